@@ -1,0 +1,32 @@
+// Safetensors: the header of one file, hostile until checked.
+//
+//   NPUBANK_ASSIGN_OR_RETURN(std::vector<TensorEntry> entries, ReadSafetensors(*source));
+//
+// Format (huggingface/safetensors): u64 little-endian header length, a JSON object
+// {name: {dtype, shape, data_offsets: [begin, end]}, "__metadata__": {...}}, then the data.
+// Checked: length within the file and 100 MB, dtype known, byte count = shape x dtype, ranges inside the
+// data, no overlap, no duplicate name. Errors: InvalidArgument naming the file and the tensor.
+#ifndef NPUBANK_LAZY_TENSOR_FORMATS_SAFETENSORS_H_
+#define NPUBANK_LAZY_TENSOR_FORMATS_SAFETENSORS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lazy_tensor/shape.h"
+#include "lazy_tensor/source.h"
+
+namespace npubank {
+
+struct TensorEntry {
+  std::string name;
+  TensorType type;
+  uint64_t offset = 0;  // from the start of the file
+};
+
+absl::StatusOr<std::vector<TensorEntry>> ReadSafetensors(const Source& source);
+
+}  // namespace npubank
+
+#endif  // NPUBANK_LAZY_TENSOR_FORMATS_SAFETENSORS_H_

@@ -1,0 +1,69 @@
+// Source: where constant bytes live, a file or a buffer in memory, and the identity of those bytes.
+//
+//   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<Source> file, Source::OpenFile("model.safetensors"));
+//   NPUBANK_ASSIGN_OR_RETURN(absl::Span<const std::byte> bytes, file->View(offset, length));
+//
+// Identity is never an address. A file is (device, inode, size, mtime in ns): two paths or hard links to
+// one file agree; a file rewritten in place is another source. A buffer is a number that is never
+// reused, with a random process key, so that two processes never mistake each other's buffers.
+//
+// Ownership: shared. A recipe's Constant keeps its Source, and a SourceHold on its range, alive.
+// Threads: every method may be called from any thread at any time.
+// Errors: NotFound / PermissionDenied when a file cannot be opened; OutOfRange for a range beyond the
+// end; DataLoss when the file has changed or shrunk since it was opened (reopen the checkpoint).
+#ifndef NPUBANK_LAZY_TENSOR_SOURCE_H_
+#define NPUBANK_LAZY_TENSOR_SOURCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "lazy_tensor/digest.h"
+
+namespace npubank {
+
+enum class FileAccess {
+  kMap,   // MAP_SHARED, read-only
+  kRead,  // pread into the caller's memory: for file systems where mapping is slow or unsafe
+};
+
+class Source {
+ public:
+  static absl::StatusOr<std::shared_ptr<Source>> OpenFile(const std::string& path,
+                                                          FileAccess access = FileAccess::kMap);
+  // Takes the bytes; `name` appears in messages and snapshots.
+  static std::shared_ptr<Source> FromBuffer(std::vector<std::byte> bytes, std::string name);
+
+  virtual ~Source() = default;
+
+  const std::string& name() const { return name_; }  // the path, or the buffer's name
+  const Digest& identity() const { return identity_; }
+  uint64_t size() const { return size_; }
+  // Whether the identity means the same bytes in another process: true for files.
+  virtual bool persistent() const = 0;
+
+  // Copies [offset, offset + out.size()) into `out`. A file that shrank gives DataLoss, never SIGBUS.
+  virtual absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const = 0;
+  // The bytes where they are, valid while the Source lives; FailedPrecondition for FileAccess::kRead.
+  virtual absl::StatusOr<absl::Span<const std::byte>> View(uint64_t offset, uint64_t length) const = 0;
+  // The bytes in [offset, offset + length) will not be needed soon: a mapping gives its pages back.
+  virtual void Release(uint64_t offset, uint64_t length) const = 0;
+
+ protected:
+  Source(std::string name, Digest identity, uint64_t size)
+      : name_(std::move(name)), identity_(identity), size_(size) {}
+
+ private:
+  std::string name_;
+  Digest identity_;
+  uint64_t size_;
+};
+
+}  // namespace npubank
+
+#endif  // NPUBANK_LAZY_TENSOR_SOURCE_H_
