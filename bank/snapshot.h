@@ -1,0 +1,60 @@
+// BankSnapshot: everything the bank knows at one moment, as a value and as a file.
+//
+//   NPUBANK_RETURN_IF_ERROR(WriteSnapshot(bank->Snapshot(), "run.bank"));
+//   NPUBANK_ASSIGN_OR_RETURN(BankSnapshot snapshot, ReadSnapshot("run.bank"));
+//
+// The file is a flatbuffer (snapshot.fbs), written to a temporary name and renamed, verified when read.
+// Errors: NotFound / PermissionDenied naming the file; InvalidArgument for one that is not a snapshot, of a
+// version this program does not know, or corrupt.
+#ifndef NPUBANK_BANK_SNAPSHOT_H_
+#define NPUBANK_BANK_SNAPSHOT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lazy_tensor/digest.h"
+
+namespace npubank {
+
+struct TensorSnapshot {
+  Uid uid;
+  Digest digest;
+  std::string name;      // the first it was registered under
+  std::string type;      // "F16[768,768]"
+  std::string state;     // residency, in words: "resident"
+  std::string recipe;    // in words; kept after detaching
+  std::string strategy;  // of its device memory; empty when not resident
+  uint64_t bytes = 0;
+  uint64_t device_bytes = 0;
+  uint64_t device_address = 0;
+  uint64_t source_bytes = 0;  // that its recipe still holds
+  uint64_t leases = 0;
+  uint64_t hits = 0;
+  double evaluation_seconds = 0;
+  std::vector<std::string> owners;
+  std::string why_held;  // why source bytes are still held; empty when none are
+};
+
+struct BankSnapshot {
+  std::vector<TensorSnapshot> tensors;  // in registration order
+  std::vector<std::string> owners;
+  uint64_t unique_bytes = 0;
+  uint64_t device_bytes = 0;
+  uint64_t device_peak_bytes = 0;
+  uint64_t live_source_bytes = 0;  // of the process
+  uint64_t shared_bytes_saved = 0;
+  uint64_t registrations = 0;
+  uint64_t hits = 0;
+};
+
+std::string EncodeSnapshot(const BankSnapshot& snapshot);
+absl::StatusOr<BankSnapshot> DecodeSnapshot(absl::string_view bytes);
+absl::Status WriteSnapshot(const BankSnapshot& snapshot, const std::string& path);
+absl::StatusOr<BankSnapshot> ReadSnapshot(const std::string& path);
+
+}  // namespace npubank
+
+#endif  // NPUBANK_BANK_SNAPSHOT_H_
