@@ -4,9 +4,11 @@
 //     Convert(ElementType::kBF16, in, ElementType::kF16, out, count);
 //
 // Exact rules, the same bit for bit on every instruction set (Highway picks one at run time):
-// - float to narrower float rounds to nearest even; NaN stays NaN; BF16/F32/F64 to F16 saturates to the
-//   largest finite value (infinities too), since one infinite weight ruins a whole row; F8 likewise.
-// - float to integer rounds to nearest even and saturates; NaN becomes 0. Integer to integer saturates.
+// - float to narrower float rounds to nearest even, once (F64 and integers too); NaN stays NaN, of
+//   the same sign; what is beyond F16 or F8 becomes their largest finite value (infinities too),
+//   since one infinite weight ruins a whole row.
+// - float to integer rounds to nearest even and saturates; NaN becomes 0. Integer to integer
+//   saturates. Bool reads as 0 or 1. Nothing converts to Bool or NF4 but themselves.
 // - four-bit runs are packed two to a byte, first in the low nibble, and start on a byte.
 // Buffers need no alignment and must not overlap. `out` is only written. Threads: pure functions.
 // ReferenceConvert is the plain loop that says what the rules mean; tests hold Convert against it.

@@ -1,15 +1,16 @@
-// CopyStrided: a box of elements from any strided layout into dense or strided memory; a transpose when
-// the fast axes differ.
+// CopyStrided: a box of elements from any strided layout into dense or strided memory; a transpose
+// when the fast axes differ.
 //
 //   // out[c][r] = in[r][c], two-byte elements
-//   StridedCopy copy{.rank = 2, .extent = {cols, rows}, .in_stride = {1, cols}, .out_stride = {rows, 1}};
+//   StridedCopy copy{.rank = 2, .extent = {cols, rows}, .in_stride = {1, cols},
+//                    .out_stride = {rows, 1}};
 //   CopyStrided(copy, /*element_bits=*/16, in, out);
 //
-// Strides and extents count elements; for four-bit elements `in` and `out` point at the byte that holds
-// element 0 and `in_offset` / `out_offset` count nibbles from there. Element sizes: 4, 8, 16, 32, 64 bits.
-// Axes of extent 1 are ignored and mergeable axes merged, so callers need not simplify. Where one axis is
-// contiguous in both it is a run of memcpy; otherwise blocks are transposed in registers.
-// Buffers need no alignment and must not overlap. Threads: pure.
+// Strides and extents count elements; for four-bit elements `in` and `out` point at the byte that
+// holds element 0 and `in_offset` / `out_offset` count nibbles from there. Element sizes: 4, 8, 16,
+// 32, 64 bits. Axes of extent 1 are ignored and mergeable axes merged, so callers need not
+// simplify. Where one axis is contiguous in both it is a run of memcpy; otherwise blocks are
+// transposed in registers. Buffers need no alignment and must not overlap. Threads: pure.
 #ifndef NPUBANK_LAZY_TENSOR_KERNELS_PERMUTE_H_
 #define NPUBANK_LAZY_TENSOR_KERNELS_PERMUTE_H_
 
