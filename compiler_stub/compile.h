@@ -6,18 +6,20 @@
 //   options.context = 1024;   // N: positions in the cache
 //   NPUBANK_ASSIGN_OR_RETURN(std::string blob, Compile(checkpoint->config(), tensors, options));
 //
-// The stub of an NPU compiler: it builds the graph of the decoder for S positions against a cache of N,
-// finds the blocks that repeat, emits each once as a function with its calls, each call with its closure of
-// recipes, and plans the activations. Submodels of one model compiled with the same weight format produce
-// equal recipes, so a bank shares all their weights.
+// The stub of an NPU compiler: it builds the graph of the decoder for S positions against a cache
+// of N, finds the blocks that repeat, emits each once as a function with its calls, each call with
+// its closure of recipes, and plans the activations. Submodels of one model compiled with the same
+// weight format produce equal recipes, so a bank shares all their weights.
 //
-// Interface of every submodel (values by name): inputs "tokens" I32[S] and "span" I32[2] = {position of
-// the first token, how many of the S count}; output "logits" F32[1,V] of the last token that counts; states
-// "layers.<i>.key_cache" and "layers.<i>.value_cache" F32[N, kv_heads * head_dim].
+// Interface of every submodel (values by name): inputs "tokens" I32[S] and "span" I32[2] =
+// {position of the first token, how many of the S count}; output "logits" F32[1,V] of the last
+// token that counts; states "layers.<i>.key_cache" and "layers.<i>.value_cache" F32[N, kv_heads *
+// head_dim].
 //
 // Cost: reads tensor types only, no weight bytes; milliseconds. Threads: pure.
-// Errors: InvalidArgument for options out of range (S of 1..4096, S <= N <= the model's context length) or a
-// tensor whose shape is not what the config says (names both); NotFound for a missing tensor.
+// Errors: InvalidArgument for options out of range (S of 1..4096, S <= N <= the model's context
+// length) or a tensor whose shape is not what the config says (names both); NotFound for a missing
+// tensor.
 #ifndef NPUBANK_COMPILER_STUB_COMPILE_H_
 #define NPUBANK_COMPILER_STUB_COMPILE_H_
 
@@ -35,12 +37,14 @@ namespace npubank {
 
 // How weights lie on the device.
 enum class WeightFormat {
-  kKeep,  // as the checkpoint stores them: nothing to transform, so nothing to copy where import works
+  kKeep,  // as the checkpoint stores them: nothing to transform, so nothing to copy where import
+          // works
   kF32,   // the others: matrices turned to [in, out], then converted; tables and norms converted
   kF16,
   kBF16,
 };
-std::optional<WeightFormat> WeightFormatFromName(absl::string_view name);  // "keep", "f32", "f16", "bf16"
+std::optional<WeightFormat> WeightFormatFromName(
+    absl::string_view name);  // "keep", "f32", "f16", "bf16"
 
 struct CompileOptions {
   std::string name;

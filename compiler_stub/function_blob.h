@@ -1,15 +1,15 @@
-// FunctionBlob: one compiled function as the driver reads it: typed arguments, values with a place, and
-// operations in order. Weights are arguments, so one function serves many closures.
+// FunctionBlob: one compiled function as the driver reads it: typed arguments, values with a place,
+// and operations in order. Weights are arguments, so one function serves many closures.
 //
 //   NPUBANK_ASSIGN_OR_RETURN(Function function, ReadFunctionBlob(bytes));
 //   for (const FunctionOp& op : function.ops) Execute(op, ...);
 //
-// ReadFunctionBlob checks everything, so that what it returns can be executed without further checks:
-// version and identifier, every index in range, argument order, element types and dimensions that fit each
-// operation (function.fbs says them), storage inside its argument or the scratch area, 64-byte aligned
-// scratch offsets, storage shared between an operation's output and another value only where the operation
-// allows it. Errors: InvalidArgument naming the function and the operation.
-// A Function is a value; it keeps nothing of `bytes`.
+// ReadFunctionBlob checks everything, so that what it returns can be executed without further
+// checks: version and identifier, every index in range, argument order, element types and
+// dimensions that fit each operation (function.fbs says them), storage inside its argument or the
+// scratch area, 64-byte aligned scratch offsets, storage shared between an operation's output and
+// another value only where the operation allows it. Errors: InvalidArgument naming the function and
+// the operation. A Function is a value; it keeps nothing of `bytes`.
 #ifndef NPUBANK_COMPILER_STUB_FUNCTION_BLOB_H_
 #define NPUBANK_COMPILER_STUB_FUNCTION_BLOB_H_
 

@@ -3,10 +3,10 @@
 //   NPUBANK_ASSIGN_OR_RETURN(SubmodelBlob blob, ReadSubmodelBlob(bytes));
 //   NPUBANK_ASSIGN_OR_RETURN(std::vector<RecipePtr> weights, DecodeRecipes(blob.recipes, find));
 //
-// ReadSubmodelBlob checks everything: version and identifier, every function through ReadFunctionBlob,
-// every binding's index and type against the function's argument, arena offsets and sizes (64-byte aligned,
-// inside arena_bytes), unique names. Errors: InvalidArgument naming the submodel and the part.
-// A value; it keeps nothing of `bytes`.
+// ReadSubmodelBlob checks everything: version and identifier, every function through
+// ReadFunctionBlob, every binding's index and type against the function's argument, arena offsets
+// and sizes (64-byte aligned, inside arena_bytes), unique names. Errors: InvalidArgument naming the
+// submodel and the part. A value; it keeps nothing of `bytes`.
 #ifndef NPUBANK_COMPILER_STUB_SUBMODEL_BLOB_H_
 #define NPUBANK_COMPILER_STUB_SUBMODEL_BLOB_H_
 
@@ -51,8 +51,8 @@ struct Call {
 
 struct SubmodelBlob {
   std::string name;
-  uint64_t chunk = 0;       // S
-  uint64_t context = 0;     // N
+  uint64_t chunk = 0;    // S
+  uint64_t context = 0;  // N
   uint64_t vocabulary = 0;
   std::vector<SubmodelFunction> functions;
   std::vector<SubmodelValue> values;
