@@ -1,0 +1,54 @@
+// PlanMemory: a place in one block for every buffer, in as few bytes as can be found.
+//
+//   NPUBANK_ASSIGN_OR_RETURN(Plan plan, PlanMemory(problem, PlanOptions()));
+//   arena = Allocate(plan.bytes);  value i lies at arena + plan.offsets[i]
+//
+// How: several orders of placing, each buffer into the gap that fits it best (heuristics.h); if the
+// best of them is above the lower bound, a bounded exact search (search.h) looks for something
+// smaller.
+//
+// With a capacity in the problem the search stops at the first plan that fits. Without, it looks
+// for the smallest, and `proven` says whether nothing smaller exists.
+//
+// Deterministic: equal problems and options give equal plans on every machine. The search is
+// limited by a count of steps; `time_limit` is only there so that nobody waits for ever, and a plan
+// that it cut short says so in `timed_out`.
+//
+// Cost: graphs of thousands of values take milliseconds, because the heuristics reach the bound; a
+// hard problem takes as long as the step limit allows (some 10 million steps per second). Threads:
+// pure. Errors: InvalidArgument for a problem that CheckProblem refuses; ResourceExhausted when no
+// plan within the capacity was found; the message says whether there is none or whether the search
+// gave up, and which size would have been possible.
+#ifndef NPUBANK_COMPILER_STUB_PLANNER_PLANNER_H_
+#define NPUBANK_COMPILER_STUB_PLANNER_PLANNER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "compiler_stub/planner/problem.h"
+
+namespace npubank {
+
+struct PlanOptions {
+  int64_t step_limit = 20'000'000;  // of the exact search; 0: heuristics only
+  absl::Duration time_limit = absl::Seconds(60);
+};
+
+struct Plan {
+  std::vector<int64_t> offsets;  // one per buffer
+  int64_t bytes = 0;             // the size of the block
+  int64_t lower_bound = 0;       // no plan can be smaller
+  bool proven = false;           // there is no smaller plan
+  bool timed_out = false;        // time_limit ended the search: elsewhere the plan may differ
+  std::string method;            // what found it: "size best fit", "search", ...
+  int64_t steps = 0;             // of the exact search
+};
+
+absl::StatusOr<Plan> PlanMemory(const Problem& problem, const PlanOptions& options);
+
+}  // namespace npubank
+
+#endif  // NPUBANK_COMPILER_STUB_PLANNER_PLANNER_H_

@@ -1,0 +1,84 @@
+#include "compiler_stub/planner/problem.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "lazy_tensor/status_macros.h"
+
+namespace npubank {
+namespace {
+
+absl::Status CheckBuffer(const Buffer& buffer) {
+  if (buffer.lower < 0 || buffer.upper <= buffer.lower) {
+    return absl::InvalidArgumentError(absl::StrCat("buffer '", buffer.id, "' lives in [",
+                                                   buffer.lower, ", ", buffer.upper,
+                                                   "): need 0 <= lower < upper"));
+  }
+  if (buffer.size < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("buffer '", buffer.id, "' has size ", buffer.size, ": need >= 0"));
+  }
+  const int64_t alignment = buffer.alignment;
+  if (alignment < 1 || alignment > kMaxAlignment || (alignment & (alignment - 1)) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("buffer '", buffer.id, "' has alignment ",
+                                                   alignment, ": need a power of two up to ",
+                                                   kMaxAlignment));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckProblem(const Problem& problem) {
+  const int64_t count = static_cast<int64_t>(problem.buffers.size());
+  if (count > kMaxBuffers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(count, " buffers; at most ", kMaxBuffers, " are planned at once"));
+  }
+  int64_t room = std::numeric_limits<int64_t>::max();
+  for (const Buffer& buffer : problem.buffers) {
+    NPUBANK_RETURN_IF_ERROR(CheckBuffer(buffer));
+    // A pile of everything, each buffer aligned, must still have an offset.
+    if (buffer.size > room - buffer.alignment) {
+      return absl::InvalidArgumentError(absl::StrCat("with buffer '", buffer.id, "' of ",
+                                                     buffer.size, " bytes the sizes pass 2^63"));
+    }
+    room -= buffer.size + buffer.alignment;
+  }
+  if (problem.capacity.has_value() && *problem.capacity < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("capacity ", *problem.capacity, " is negative"));
+  }
+  for (const auto& [a, b] : problem.parallel) {
+    if (a < 0 || b < 0 || a >= count || b >= count || a == b) {
+      return absl::InvalidArgumentError(absl::StrCat("parallel pair (", a, ", ", b,
+                                                     ") does not name two of ", count, " buffers"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+int64_t LiveLowerBound(const Problem& problem) {
+  std::vector<std::pair<int64_t, int64_t>> events;  // moment, bytes born (< 0: freed)
+  events.reserve(2 * problem.buffers.size());
+  for (const Buffer& buffer : problem.buffers) {
+    events.emplace_back(buffer.lower, buffer.size);
+    events.emplace_back(buffer.upper, -buffer.size);
+  }
+  std::sort(events.begin(), events.end());  // at one moment frees come first: half-open lifetimes
+  int64_t live = 0;
+  int64_t most = 0;
+  for (const auto& [moment, bytes] : events) {
+    live += bytes;
+    most = std::max(most, live);
+  }
+  return most;
+}
+
+int64_t SumOfSizes(const Problem& problem) {
+  int64_t sum = 0;
+  for (const Buffer& buffer : problem.buffers) sum += buffer.size;
+  return sum;
+}
+
+}  // namespace npubank

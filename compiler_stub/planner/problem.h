@@ -1,0 +1,72 @@
+// Problem: what must lie in one block of memory, and when.
+//
+//   Problem problem;
+//   problem.buffers.push_back({.id = "q", .lower = 2, .upper = 6, .size = 4096});
+//   problem.buffers.push_back({.id = "k", .lower = 3, .upper = 7, .size = 1024});
+//   NPUBANK_ASSIGN_OR_RETURN(Plan plan, PlanMemory(problem, {}));    // planner.h
+//   NPUBANK_RETURN_IF_ERROR(Validate(problem, plan.offsets));        // validator.h
+//
+// Time counts operations: a buffer written by operation 2 and read last by operation 5 lives in [2,
+// 6). An operation's inputs and outputs are therefore alive together. Two buffers may overlap in
+// memory only if they never live at the same time and are not listed in `parallel`.
+//
+//      bytes ^
+//            |      +-----k-----+          k may use the bytes of a dead buffer,
+//            |   +------q----+  |          never those of q
+//            +---+--+--------+--+---> operations
+//                2  3        6  7
+//
+// A buffer may hold many values of a graph, one after the other or as views (lifetimes.h); `values`
+// names them for reports and pictures and has no influence on the plan.
+//
+// Threads: plain data. Units: bytes.
+#ifndef NPUBANK_COMPILER_STUB_PLANNER_PROBLEM_H_
+#define NPUBANK_COMPILER_STUB_PLANNER_PROBLEM_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace npubank {
+
+struct Buffer {
+  std::string id;
+  int64_t lower = 0;      // first moment of its life
+  int64_t upper = 0;      // the moment after its last: lower < upper
+  int64_t size = 0;       // 0 is allowed and never in the way
+  int64_t alignment = 1;  // a power of two; of the offset in the block
+  std::string kind;       // colours pictures: "conv", "matmul", ...
+  std::vector<std::string> values;
+};
+
+struct Problem {
+  std::vector<Buffer> buffers;
+  // The block must not be larger; without it the smallest block is searched for.
+  std::optional<int64_t> capacity;
+  // Pairs of buffers (numbers into `buffers`) that may be alive together when independent
+  // operations run side by side, although the order of operations keeps them apart.
+  std::vector<std::pair<int, int>> parallel;
+};
+
+inline constexpr int64_t kMaxBuffers = 1 << 20;
+inline constexpr int64_t kMaxAlignment = int64_t{1} << 30;
+
+// InvalidArgument naming the first buffer that is not as described above, or when the sizes
+// together do not fit into 63 bits. Everything else in this room may be called with a problem that
+// passed.
+absl::Status CheckProblem(const Problem& problem);
+
+// The bytes alive at the busiest moment: no plan can be smaller. Looks at lifetimes only (the bound
+// of a parallel schedule is in schedule.h). O(n log n).
+int64_t LiveLowerBound(const Problem& problem);
+
+// What no reuse at all would take.
+int64_t SumOfSizes(const Problem& problem);
+
+}  // namespace npubank
+
+#endif  // NPUBANK_COMPILER_STUB_PLANNER_PROBLEM_H_

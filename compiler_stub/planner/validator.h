@@ -1,0 +1,25 @@
+// Validate: is a plan right? Written to be read, not to be fast: every pair of buffers is looked
+// at.
+//
+//   NPUBANK_RETURN_IF_ERROR(Validate(problem, plan.offsets));
+//
+// Shares no code with the planner, so that it proves something. O(n^2).
+// Errors: InvalidArgument for a problem or a number of offsets that makes no sense;
+// FailedPrecondition for a wrong plan, with the reason: the two buffers that collide and where, or
+// the buffer that is misaligned, below zero or beyond the capacity.
+#ifndef NPUBANK_COMPILER_STUB_PLANNER_VALIDATOR_H_
+#define NPUBANK_COMPILER_STUB_PLANNER_VALIDATOR_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "compiler_stub/planner/problem.h"
+
+namespace npubank {
+
+absl::Status Validate(const Problem& problem, absl::Span<const int64_t> offsets);
+
+}  // namespace npubank
+
+#endif  // NPUBANK_COMPILER_STUB_PLANNER_VALIDATOR_H_
