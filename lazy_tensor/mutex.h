@@ -13,6 +13,7 @@
 #ifndef NPUBANK_LAZY_TENSOR_MUTEX_H_
 #define NPUBANK_LAZY_TENSOR_MUTEX_H_
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 
@@ -50,6 +51,14 @@ class CondVar {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     condition_.wait(lock);
     lock.release();
+  }
+  // As Wait, but until `deadline` at the latest; false when it has passed.
+  bool WaitUntil(Mutex& mutex, std::chrono::steady_clock::time_point deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
+    const std::cv_status status = condition_.wait_until(lock, deadline);
+    lock.release();
+    return status == std::cv_status::no_timeout;
   }
   void NotifyAll() { condition_.notify_all(); }
   void NotifyOne() { condition_.notify_one(); }
