@@ -18,86 +18,109 @@ constexpr uint32_t kVersion = 1;
 constexpr uint32_t kMaxArguments = 4096;
 constexpr uint32_t kMaxValues = 1u << 16;
 constexpr uint32_t kMaxOps = 1u << 16;
-constexpr uint32_t kMaxOpInputs = 16;
-constexpr uint32_t kMaxFrequencies = 1024;
-constexpr uint32_t kMaxTextLength = 255;
 
 absl::Status CheckCount(absl::string_view what, uint32_t count, uint32_t limit) {
   if (count <= limit) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(count, " ", what, ", more than ", limit));
 }
 
-// A name no longer than a check may quote; CheckFunction judges the rest.
-absl::StatusOr<std::string> ReadName(const flatbuffers::String* text) {
-  const absl::string_view name = TextOf(text);
-  if (name.size() <= kMaxTextLength) return std::string(name);
-  return absl::InvalidArgumentError("a name is longer than 255 characters");
-}
+// Copies a verified flatbuffer out. Many tables of a hostile file can share one vector, so the copy
+// could be a thousand times the file: what is copied must have been in the file, byte for byte.
+class FunctionReader {
+ public:
+  explicit FunctionReader(size_t bytes) : budget_(bytes) {}
 
-absl::StatusOr<FunctionArgument> ReadArgument(const fbs::Argument& from) {
-  FunctionArgument argument;
-  NPUBANK_ASSIGN_OR_RETURN(argument.name, ReadName(from.name()));
-  argument.kind = static_cast<ArgumentKind>(from.kind());
-  NPUBANK_ASSIGN_OR_RETURN(argument.type, ReadTensorType(from.element(), from.dims()));
-  return argument;
-}
-
-absl::StatusOr<FunctionValue> ReadValue(const fbs::Value& from) {
-  FunctionValue value;
-  NPUBANK_ASSIGN_OR_RETURN(value.name, ReadName(from.name()));
-  NPUBANK_ASSIGN_OR_RETURN(value.type, ReadTensorType(from.element(), from.dims()));
-  value.storage = static_cast<Storage>(from.storage());
-  value.place = from.place();
-  return value;
-}
-
-absl::StatusOr<FunctionOp> ReadOp(const fbs::Op& from) {
-  FunctionOp op;
-  op.kind = static_cast<OpKind>(from.kind());
-  NPUBANK_ASSIGN_OR_RETURN(op.name, ReadName(from.name()));
-  NPUBANK_RETURN_IF_ERROR(CheckCount("inputs", SizeOf(from.inputs()), kMaxOpInputs));
-  NPUBANK_RETURN_IF_ERROR(CheckCount("frequencies", SizeOf(from.frequencies()), kMaxFrequencies));
-  if (from.inputs() != nullptr) op.inputs.assign(from.inputs()->begin(), from.inputs()->end());
-  op.output = from.output();
-  OpAttributes& attributes = op.attributes;
-  attributes.epsilon = from.epsilon();
-  if (from.frequencies() != nullptr) {
-    attributes.frequencies.assign(from.frequencies()->begin(), from.frequencies()->end());
+  absl::StatusOr<std::string> ReadName(const flatbuffers::String* text) {
+    const absl::string_view name = TextOf(text);
+    NPUBANK_RETURN_IF_ERROR(Spend(name.size()));
+    // Checked before any message quotes it.
+    NPUBANK_RETURN_IF_ERROR(CheckName(name));
+    return std::string(name);
   }
-  attributes.interleaved = from.interleaved();
-  attributes.head_dim = from.head_dim();
-  attributes.heads = from.heads();
-  attributes.first_head = from.first_head();
-  attributes.heads_per_kv_head = from.heads_per_kv_head();
-  attributes.scale = from.scale();
-  attributes.transposed = from.transposed();
-  return op;
-}
 
-// Reads each table of `from` into `to`.
-template <typename Table, typename Item>
-absl::Status ReadAll(const flatbuffers::Vector<flatbuffers::Offset<Table>>* from,
-                     absl::string_view what, uint32_t limit,
-                     absl::StatusOr<Item> (*read)(const Table&), std::vector<Item>& to) {
-  NPUBANK_RETURN_IF_ERROR(CheckCount(what, SizeOf(from), limit));
-  to.reserve(SizeOf(from));
-  for (uint32_t i = 0; i < SizeOf(from); ++i) {
-    absl::StatusOr<Item> item = read(*from->Get(i));
-    if (!item.ok()) return Annotate(item.status(), absl::StrCat(what, " ", i));
-    to.push_back(*std::move(item));
+  absl::Status ReadParts(const fbs::Function& from, Function& function) {
+    NPUBANK_RETURN_IF_ERROR(ReadAll(from.arguments(), "arguments", kMaxArguments,
+                                    &FunctionReader::ReadArgument, function.arguments));
+    NPUBANK_RETURN_IF_ERROR(
+        ReadAll(from.values(), "values", kMaxValues, &FunctionReader::ReadValue, function.values));
+    NPUBANK_RETURN_IF_ERROR(
+        ReadAll(from.ops(), "operations", kMaxOps, &FunctionReader::ReadOp, function.ops));
+    function.scratch_bytes = from.scratch_bytes();
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
-}
 
-absl::Status ReadParts(const fbs::Function& from, Function& function) {
-  NPUBANK_RETURN_IF_ERROR(
-      ReadAll(from.arguments(), "arguments", kMaxArguments, &ReadArgument, function.arguments));
-  NPUBANK_RETURN_IF_ERROR(
-      ReadAll(from.values(), "values", kMaxValues, &ReadValue, function.values));
-  NPUBANK_RETURN_IF_ERROR(ReadAll(from.ops(), "operations", kMaxOps, &ReadOp, function.ops));
-  function.scratch_bytes = from.scratch_bytes();
-  return absl::OkStatus();
-}
+ private:
+  absl::StatusOr<FunctionArgument> ReadArgument(const fbs::Argument& from) {
+    FunctionArgument argument;
+    NPUBANK_ASSIGN_OR_RETURN(argument.name, ReadName(from.name()));
+    argument.kind = static_cast<ArgumentKind>(from.kind());
+    NPUBANK_ASSIGN_OR_RETURN(argument.type, ReadTensorType(from.element(), from.dims()));
+    argument.over = from.over();
+    return argument;
+  }
+
+  absl::StatusOr<FunctionValue> ReadValue(const fbs::Value& from) {
+    FunctionValue value;
+    NPUBANK_ASSIGN_OR_RETURN(value.name, ReadName(from.name()));
+    NPUBANK_ASSIGN_OR_RETURN(value.type, ReadTensorType(from.element(), from.dims()));
+    value.storage = static_cast<Storage>(from.storage());
+    value.place = from.place();
+    return value;
+  }
+
+  absl::StatusOr<FunctionOp> ReadOp(const fbs::Op& from) {
+    FunctionOp op;
+    op.kind = static_cast<OpKind>(from.kind());
+    NPUBANK_ASSIGN_OR_RETURN(op.name, ReadName(from.name()));
+    NPUBANK_RETURN_IF_ERROR(CopyNumbers(from.inputs(), op.inputs));
+    op.output = from.output();
+    OpAttributes& attributes = op.attributes;
+    attributes.epsilon = from.epsilon();
+    NPUBANK_RETURN_IF_ERROR(CopyNumbers(from.frequencies(), attributes.frequencies));
+    attributes.interleaved = from.interleaved();
+    attributes.head_dim = from.head_dim();
+    attributes.heads = from.heads();
+    attributes.first_head = from.first_head();
+    attributes.heads_per_kv_head = from.heads_per_kv_head();
+    attributes.scale = from.scale();
+    attributes.transposed = from.transposed();
+    return op;
+  }
+
+  template <typename Number>
+  absl::Status CopyNumbers(const flatbuffers::Vector<Number>* from, std::vector<Number>& to) {
+    if (from == nullptr) return absl::OkStatus();
+    NPUBANK_RETURN_IF_ERROR(Spend(uint64_t{from->size()} * sizeof(Number)));
+    to.assign(from->begin(), from->end());
+    return absl::OkStatus();
+  }
+
+  // Reads each table of `from` into `to`.
+  template <typename Table, typename Item>
+  absl::Status ReadAll(const flatbuffers::Vector<flatbuffers::Offset<Table>>* from,
+                       absl::string_view what, uint32_t limit,
+                       absl::StatusOr<Item> (FunctionReader::*read)(const Table&),
+                       std::vector<Item>& to) {
+    NPUBANK_RETURN_IF_ERROR(CheckCount(what, SizeOf(from), limit));
+    to.reserve(SizeOf(from));
+    for (uint32_t i = 0; i < SizeOf(from); ++i) {
+      absl::StatusOr<Item> item = (this->*read)(*from->Get(i));
+      if (!item.ok()) return Annotate(item.status(), absl::StrCat(what, " ", i));
+      to.push_back(*std::move(item));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Spend(uint64_t bytes) {
+    if (bytes > budget_) {
+      return absl::InvalidArgumentError("parts of the blob are used more than once");
+    }
+    budget_ -= bytes;
+    return absl::OkStatus();
+  }
+
+  uint64_t budget_;
+};
 
 flatbuffers::Offset<fbs::Op> WriteOp(flatbuffers::FlatBufferBuilder& builder,
                                      const FunctionOp& op) {
@@ -123,12 +146,12 @@ absl::StatusOr<Function> ReadFunctionBlob(absl::string_view bytes) {
         absl::StrCat("function blob: version ", from.version(), ", this reader knows ", kVersion));
   }
   Function function;
-  absl::StatusOr<std::string> name = ReadName(from.name());
+  FunctionReader reader(bytes.size());
+  absl::StatusOr<std::string> name = reader.ReadName(from.name());
   if (!name.ok()) return Annotate(name.status(), "function blob");
   function.name = *std::move(name);
-  NPUBANK_RETURN_IF_ERROR(Annotate(CheckName(function.name), "function blob"));
   NPUBANK_RETURN_IF_ERROR(
-      Annotate(ReadParts(from, function), absl::StrCat("function '", function.name, "'")));
+      Annotate(reader.ReadParts(from, function), absl::StrCat("function '", function.name, "'")));
   NPUBANK_RETURN_IF_ERROR(CheckFunction(function));
   return function;
 }
@@ -141,7 +164,7 @@ std::string WriteFunctionBlob(const Function& function) {
     const auto dims = WriteDims(builder, argument.type);
     arguments.push_back(fbs::CreateArgument(builder, name,
                                             static_cast<fbs::ArgumentKind>(argument.kind),
-                                            ElementNumber(argument.type), dims));
+                                            ElementNumber(argument.type), dims, argument.over));
   }
   std::vector<flatbuffers::Offset<fbs::Value>> values;
   for (const FunctionValue& value : function.values) {

@@ -73,6 +73,9 @@ struct FunctionArgument {
   std::string name;
   ArgumentKind kind = ArgumentKind::kInput;
   TensorType type;
+  // An output that is written over an input when that is not needed any more: the input's number,
+  // and the caller binds both to the same memory. -1: memory of its own.
+  int32_t over = -1;
 };
 
 struct Function {

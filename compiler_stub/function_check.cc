@@ -261,6 +261,24 @@ absl::Status CheckArgumentType(const TensorType& type) {
   return absl::OkStatus();
 }
 
+// Outputs that lie on inputs: of the same type, one output to an input.
+absl::Status CheckOver(const Function& function) {
+  std::set<int32_t> taken;
+  for (const FunctionArgument& argument : function.arguments) {
+    if (argument.over == -1) continue;
+    const auto over = static_cast<size_t>(argument.over);
+    const bool fits =
+        argument.kind == ArgumentKind::kOutput && argument.over >= 0 &&
+        over < function.arguments.size() && function.arguments[over].kind == ArgumentKind::kInput &&
+        function.arguments[over].name != kScratchArgument &&
+        function.arguments[over].type == argument.type && taken.insert(argument.over).second;
+    if (fits) continue;
+    return Invalid(
+        absl::StrCat("argument '", argument.name, "' cannot lie on argument ", argument.over));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckArguments(const Function& function) {
   std::set<absl::string_view> names;
   size_t inputs = 0;
@@ -282,6 +300,7 @@ absl::Status CheckArguments(const Function& function) {
   if (scratch.has_value() != (function.scratch_bytes > 0)) {
     return Invalid("the argument 'scratch' must be there exactly when scratch_bytes is not 0");
   }
+  NPUBANK_RETURN_IF_ERROR(CheckOver(function));
   if (!scratch.has_value()) return absl::OkStatus();
   const TensorType& type = function.arguments[*scratch].type;
   if (*scratch + 1 != inputs || type.element() != ElementType::kU8 || type.shape().rank() != 1 ||

@@ -5,7 +5,8 @@
 // ReadFunctionBlob calls it on what a file says and the compiler on what it made. It checks that
 // - arguments have distinct names and fit the graph extension (five dimensions of 32 bits), inputs
 // come
-//   first, and the argument "scratch" (U8, the last input) is there exactly when scratch_bytes > 0;
+//   first, an output lies on an input only of its type, and the argument "scratch" (U8, the last
+//   input) is there exactly when scratch_bytes > 0;
 // - every value has one maker: an operation, or the input argument it lies in; it is made before it
 // is used;
 // - every operation's operands have the elements, shapes and attributes that function.fbs states;

@@ -14,7 +14,8 @@
 namespace npubank {
 namespace {
 
-// Bytes of an argument or of scratch that a value covers. Arguments are rooms of their own.
+// Bytes of an argument or of scratch that a value covers. Each argument is a room of its own, but
+// for an output that lies on an input.
 struct Range {
   uint64_t room = 0;  // 0 is scratch; 1 + the number of an argument
   uint64_t begin = 0;
@@ -23,12 +24,6 @@ struct Range {
     return a.room == b.room && a.begin == b.begin && a.end == b.end;
   }
 };
-
-Range RangeOf(const FunctionValue& value) {
-  const uint64_t bytes = static_cast<uint64_t>(value.type.bytes());
-  if (value.storage == Storage::kArgument) return {value.place + 1, 0, bytes};
-  return {0, value.place, value.place + bytes};
-}
 
 class StorageChecker {
  public:
@@ -155,13 +150,19 @@ class StorageChecker {
 
   const std::string& Name(uint32_t value) const { return function_.values[value].name; }
 
-  bool Same(uint32_t a, uint32_t b) const {
-    return RangeOf(function_.values[a]) == RangeOf(function_.values[b]);
+  Range RangeOf(uint32_t number) const {
+    const FunctionValue& value = function_.values[number];
+    const auto bytes = static_cast<uint64_t>(value.type.bytes());
+    if (value.storage == Storage::kScratch) return {0, value.place, value.place + bytes};
+    const int32_t over = function_.arguments[value.place].over;
+    return {1 + (over < 0 ? value.place : static_cast<uint64_t>(over)), 0, bytes};
   }
+
+  bool Same(uint32_t a, uint32_t b) const { return RangeOf(a) == RangeOf(b); }
 
   // The live value that overlaps `value`; what is held never overlaps itself.
   std::optional<uint32_t> FindOverlap(uint32_t value) const {
-    const Range range = RangeOf(function_.values[value]);
+    const Range range = RangeOf(value);
     auto next = held_.lower_bound(Place(range.room, range.end));
     if (next == held_.begin()) return std::nullopt;
     const auto& [place, held] = *std::prev(next);
@@ -173,13 +174,13 @@ class StorageChecker {
 
   bool Hold(uint32_t value) {
     if (FindOverlap(value).has_value()) return false;
-    const Range range = RangeOf(function_.values[value]);
+    const Range range = RangeOf(value);
     held_[Place(range.room, range.begin)] = {range.end, value};
     return true;
   }
 
   void Drop(uint32_t value) {
-    const Range range = RangeOf(function_.values[value]);
+    const Range range = RangeOf(value);
     auto held = held_.find(Place(range.room, range.begin));
     if (held != held_.end() && held->second.value == value) held_.erase(held);
   }
