@@ -46,11 +46,18 @@ enum class WeightFormat {
 std::optional<WeightFormat> WeightFormatFromName(
     absl::string_view name);  // "keep", "f32", "f16", "bf16"
 
+// How attention works through the query heads.
+enum class AttentionForm {
+  kWhole,    // scores of all heads at once: [heads, S, N]
+  kPerHead,  // one head after the other: [1, S, N], less memory, more operations
+};
+
 struct CompileOptions {
   std::string name;
   int64_t chunk = 1;
   int64_t context = 512;
   WeightFormat weights = WeightFormat::kF16;
+  AttentionForm attention = AttentionForm::kWhole;
 };
 
 // Finds a checkpoint tensor by its Hugging Face name.
