@@ -1,12 +1,13 @@
-// The graph extension of NPU drivers ("ZE_extension_graph", binary interface of version 1.5 and later), as
-// far as this project uses it. The distribution's Level Zero headers do not declare it.
+// The graph extension of NPU drivers ("ZE_extension_graph", binary interface of version 1.5 and
+// later), as far as this project uses it. The distribution's Level Zero headers do not declare it.
 //
 //   void* table = nullptr;
 //   zeDriverGetExtensionFunctionAddress(driver, kGraphExtensionName, &table);
 //   auto* graphs = static_cast<GraphExtension*>(table);
 //
-// Layouts are those of the driver's C interface: natural alignment, the order of entries is the interface.
-// Used by the runtime (caller) and by the software NPU (implementer); nobody else includes ze_api.h.
+// Layouts are those of the driver's C interface: natural alignment, the order of entries is the
+// interface. Used by the runtime (caller) and by the software NPU (implementer); nobody else
+// includes ze_api.h.
 #ifndef NPUBANK_RUNTIME_LEVEL_ZERO_GRAPH_EXTENSION_H_
 #define NPUBANK_RUNTIME_LEVEL_ZERO_GRAPH_EXTENSION_H_
 

@@ -5,7 +5,8 @@
 //   SoftwareNpuStatistics statistics;
 //   static_cast<SoftwareNpuExtension*>(table)->pfnGetStatistics(&statistics);
 //
-// The counts are the driver's own, kept apart from everything the bank believes: the independent witness.
+// The counts are the driver's own, kept apart from everything the bank believes: the independent
+// witness.
 #ifndef NPUBANK_RUNTIME_LEVEL_ZERO_SOFTWARE_NPU_EXTENSION_H_
 #define NPUBANK_RUNTIME_LEVEL_ZERO_SOFTWARE_NPU_EXTENSION_H_
 
@@ -18,13 +19,13 @@ namespace npubank::level_zero {
 inline constexpr char kSoftwareNpuExtensionName[] = "ZE_extension_software_npu";
 
 struct SoftwareNpuStatistics {
-  uint64_t live_bytes = 0;         // allocated now, rounded up to pages
-  uint64_t peak_bytes = 0;         // the most since start or the last reset
+  uint64_t live_bytes = 0;  // allocated now, rounded up to pages
+  uint64_t peak_bytes = 0;  // the most since start or the last reset
   uint64_t live_allocations = 0;
   uint64_t total_allocations = 0;
-  uint64_t live_imports = 0;       // of system memory
+  uint64_t live_imports = 0;  // of system memory
   uint64_t imported_bytes = 0;
-  uint64_t copied_bytes = 0;       // moved by copy commands
+  uint64_t copied_bytes = 0;  // moved by copy commands
   uint64_t live_contexts = 0;
   uint64_t live_queues = 0;
   uint64_t live_lists = 0;
@@ -39,8 +40,10 @@ struct SoftwareNpuStatistics {
 struct SoftwareNpuExtension {
   ze_result_t(ZE_APICALL* pfnGetStatistics)(SoftwareNpuStatistics*);
   ze_result_t(ZE_APICALL* pfnResetPeak)();
-  // From now on the n-th call (1 is the next) of the entry point with this name ("zeMemAllocDevice",
-  // "" for any that can fail) fails with `result`; once, or for ever after. n = 0 clears all faults.
+  // From now on the n-th call (1 is the next) of the entry point with this name
+  // ("zeMemAllocDevice",
+  // "" for any that can fail) fails with `result`; once, or for ever after. n = 0 clears all
+  // faults.
   ze_result_t(ZE_APICALL* pfnFailCall)(const char* entry_point, uint64_t n, uint32_t for_ever,
                                        ze_result_t result);
   // Calls of that entry point since start or the last pfnFailCall ("" counts all that can fail).

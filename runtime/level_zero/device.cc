@@ -1,0 +1,78 @@
+#include "runtime/level_zero/device.h"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "lazy_tensor/status_macros.h"
+#include "runtime/level_zero/result.h"
+
+namespace npubank::level_zero {
+namespace {
+
+struct Found {
+  ze_driver_handle_t driver = nullptr;
+  ze_device_handle_t device = nullptr;
+  ze_device_properties_t properties = {};
+};
+
+// The order of drivers is not fixed and a GPU's may come first: walk them all and look at the type.
+absl::StatusOr<Found> FindNpu() {
+  uint32_t driver_count = 0;
+  NPUBANK_RETURN_IF_ERROR(ZeStatus(zeDriverGet(&driver_count, nullptr), "zeDriverGet"));
+  std::vector<ze_driver_handle_t> drivers(driver_count);
+  NPUBANK_RETURN_IF_ERROR(ZeStatus(zeDriverGet(&driver_count, drivers.data()), "zeDriverGet"));
+  for (ze_driver_handle_t driver : drivers) {
+    uint32_t count = 0;
+    if (zeDeviceGet(driver, &count, nullptr) != ZE_RESULT_SUCCESS) continue;
+    std::vector<ze_device_handle_t> devices(count);
+    if (zeDeviceGet(driver, &count, devices.data()) != ZE_RESULT_SUCCESS) continue;
+    for (ze_device_handle_t device : devices) {
+      Found found{driver, device, {}};
+      found.properties.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES;
+      if (zeDeviceGetProperties(device, &found.properties) == ZE_RESULT_SUCCESS &&
+          found.properties.type == ZE_DEVICE_TYPE_VPU)
+        return found;
+    }
+  }
+  return absl::NotFoundError(
+      "no NPU among the Level Zero devices: install the NPU driver or use the software device");
+}
+
+template <typename Extension>
+const Extension* FindExtension(ze_driver_handle_t driver, const char* name) {
+  void* table = nullptr;
+  if (zeDriverGetExtensionFunctionAddress(driver, name, &table) != ZE_RESULT_SUCCESS)
+    return nullptr;
+  return static_cast<const Extension*>(table);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Device>> Device::Open(DeviceChoice choice) {
+  NPUBANK_RETURN_IF_ERROR(InitLoader(choice));
+  NPUBANK_ASSIGN_OR_RETURN(Found found, FindNpu());
+  std::shared_ptr<Device> device(new Device);
+  device->driver_ = found.driver;
+  device->device_ = found.device;
+  device->name_.assign(found.properties.name,
+                       strnlen(found.properties.name, sizeof(found.properties.name)));
+  device->integrated_ = (found.properties.flags & ZE_DEVICE_PROPERTY_FLAG_INTEGRATED) != 0;
+  ze_context_desc_t desc = {ZE_STRUCTURE_TYPE_CONTEXT_DESC, nullptr, 0};
+  NPUBANK_RETURN_IF_ERROR(ZeStatus(zeContextCreate(found.driver, &desc, device->context_.Receive()),
+                                   "zeContextCreate"));
+  device->graphs_ = FindExtension<GraphExtension>(found.driver, kGraphExtensionName);
+  device->software_ = FindExtension<SoftwareNpuExtension>(found.driver, kSoftwareNpuExtensionName);
+  return device;
+}
+
+absl::StatusOr<uint64_t> Device::AllocatedBytes() const {
+  if (!graphs_ || !graphs_->pfnQueryContextMemory)
+    return absl::UnimplementedError("this driver cannot be asked how much memory a context holds");
+  GraphMemoryQuery query;
+  NPUBANK_RETURN_IF_ERROR(ZeStatus(
+      graphs_->pfnQueryContextMemory(context(), kMemoryTypeDdr, &query), "pfnQueryContextMemory"));
+  return query.allocated;
+}
+
+}  // namespace npubank::level_zero

@@ -1,0 +1,176 @@
+#include "runtime/session.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "lazy_tensor/status_macros.h"
+
+namespace npubank {
+namespace {
+
+constexpr uint64_t kStateAlignment = 64;
+
+uint64_t AlignUp(uint64_t bytes, uint64_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+}  // namespace
+
+int32_t Argmax(absl::Span<const float> logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Load(std::shared_ptr<level_zero::Device> device,
+                                                       std::shared_ptr<DeviceMemory> memory,
+                                                       std::shared_ptr<Bank> bank,
+                                                       absl::Span<const std::string> blobs,
+                                                       const LeafFinder& find,
+                                                       const EvaluateAllOptions& options) {
+  if (blobs.empty()) return absl::InvalidArgumentError("a session needs at least one submodel");
+  std::unique_ptr<Session> session(new Session);
+  session->device_ = std::move(device);
+  session->memory_ = std::move(memory);
+  session->bank_ = std::move(bank);
+  for (const std::string& blob : blobs) {
+    NPUBANK_ASSIGN_OR_RETURN(Submodel submodel, Submodel::Load(session->bank_, blob, find));
+    NPUBANK_RETURN_IF_ERROR(session->AddSubmodel(std::move(submodel)));
+  }
+  for (Submodel& submodel : session->submodels_)
+    NPUBANK_RETURN_IF_ERROR(submodel.Evaluate(options));
+  return session;
+}
+
+absl::Status Session::AddSubmodel(Submodel submodel) {
+  const SubmodelBlob& blob = submodel.blob();
+  const bool first = submodels_.empty();
+  if (!first && (static_cast<int64_t>(blob.context) != context_ ||
+                 static_cast<int64_t>(blob.vocabulary) != vocabulary_))
+    return absl::InvalidArgumentError(
+        absl::StrCat("submodel ", blob.name, " has a context of ", blob.context,
+                     " and a vocabulary of ", blob.vocabulary, ", the others ", context_, " and ",
+                     vocabulary_, ": compile them for the same model and context"));
+  context_ = blob.context;
+  vocabulary_ = blob.vocabulary;
+  largest_chunk_ = std::max<int64_t>(largest_chunk_, blob.chunk);
+  arena_bytes_ = std::max(arena_bytes_, blob.arena_bytes);
+  for (const SubmodelValue& value : blob.values)
+    if (value.placement == Placement::kState) NPUBANK_RETURN_IF_ERROR(AddState(value));
+  submodels_.push_back(std::move(submodel));
+  return absl::OkStatus();
+}
+
+absl::Status Session::AddState(const SubmodelValue& value) {
+  auto [at, added] = states_.try_emplace(value.name, State{value.type, cache_bytes_});
+  if (added) {
+    cache_bytes_ += AlignUp(value.type.bytes(), kStateAlignment);
+  } else if (at->second.type != value.type) {
+    return absl::InvalidArgumentError(absl::StrCat("state ", value.name, " is ",
+                                                   value.type.ToString(), " in one submodel and ",
+                                                   at->second.type.ToString(), " in another"));
+  }
+  return absl::OkStatus();
+}
+
+uint64_t Session::device_bytes() const {
+  if (!workspace_) return 0;
+  uint64_t bytes = 0;
+  for (const auto* allocation : {workspace_->arena.get(), workspace_->cache.get()})
+    if (allocation) bytes += allocation->reserved_bytes();
+  return bytes;
+}
+
+absl::Status Session::Prepare() {
+  if (workspace_) return absl::OkStatus();
+  NPUBANK_ASSIGN_OR_RETURN(workspace_, MakeWorkspace());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Session::Workspace>> Session::MakeWorkspace() const {
+  using level_zero::Buffer;
+  NPUBANK_ASSIGN_OR_RETURN(level_zero::CommandQueue queue,
+                           level_zero::CommandQueue::Create(device_));
+  auto made = std::make_unique<Workspace>(Workspace{{}, {}, {}, {}, {}, std::move(queue)});
+  if (arena_bytes_ > 0) {
+    NPUBANK_ASSIGN_OR_RETURN(made->arena, memory_->Allocate(arena_bytes_, "activation arena"));
+  }
+  if (cache_bytes_ > 0) {
+    NPUBANK_ASSIGN_OR_RETURN(made->cache, memory_->Allocate(cache_bytes_, "key/value cache"));
+  }
+  // What the host writes and reads each run is host memory: device memory is slow to read.
+  NPUBANK_ASSIGN_OR_RETURN(
+      made->tokens, Buffer::AllocateHost(device_, largest_chunk_ * sizeof(int32_t), "tokens"));
+  NPUBANK_ASSIGN_OR_RETURN(made->span, Buffer::AllocateHost(device_, 2 * sizeof(int32_t), "span"));
+  NPUBANK_ASSIGN_OR_RETURN(made->logits,
+                           Buffer::AllocateHost(device_, vocabulary_ * sizeof(float), "logits"));
+  return made;
+}
+
+absl::StatusOr<void*> Session::Place(const SubmodelValue& value) const {
+  if (value.placement == Placement::kState)
+    return static_cast<std::byte*>(workspace_->cache->address()) + states_.at(value.name).offset;
+  const level_zero::Buffer* buffer = value.name == "tokens"   ? &workspace_->tokens
+                                     : value.name == "span"   ? &workspace_->span
+                                     : value.name == "logits" ? &workspace_->logits
+                                                              : nullptr;
+  if (!buffer || buffer->size() < static_cast<uint64_t>(value.type.bytes()))
+    return absl::InvalidArgumentError(absl::StrCat(
+        "value ", value.name, " (", value.type.ToString(), ") is not one that a session provides"));
+  return buffer->address();
+}
+
+// The smallest chunk that holds all the tokens; where none does, the largest.
+Submodel& Session::Choose(size_t tokens) {
+  Submodel* choice = &submodels_.front();
+  for (Submodel& candidate : submodels_) {
+    const bool fits = candidate.blob().chunk >= tokens;
+    const bool choice_fits = choice->blob().chunk >= tokens;
+    const bool smaller = candidate.blob().chunk < choice->blob().chunk;
+    if (fits != choice_fits ? fits : fits == smaller) choice = &candidate;
+  }
+  return *choice;
+}
+
+absl::StatusOr<absl::Span<const float>> Session::Feed(absl::Span<const int32_t> tokens) {
+  if (tokens.empty()) return absl::InvalidArgumentError("no tokens to feed");
+  if (static_cast<int64_t>(tokens.size()) > context_ - position_)
+    return absl::InvalidArgumentError(absl::StrCat(
+        tokens.size(), " tokens at position ", position_, " do not fit the context of ", context_,
+        ": shorten the prompt or compile with a larger context"));
+  for (int32_t token : tokens)
+    if (token < 0 || token >= vocabulary_)
+      return absl::InvalidArgumentError(
+          absl::StrCat("token id ", token, " is outside the vocabulary of ", vocabulary_));
+  NPUBANK_RETURN_IF_ERROR(Prepare());
+  const int64_t start = position_;
+  while (!tokens.empty()) {
+    Submodel& submodel = Choose(tokens.size());
+    const size_t count = std::min<size_t>(tokens.size(), submodel.blob().chunk);
+    absl::Status status = RunChunk(submodel, tokens.subspan(0, count));
+    if (!status.ok()) {
+      position_ = start;  // the cache beyond it is never read
+      return status;
+    }
+    tokens.remove_prefix(count);
+  }
+  return absl::Span<const float>(static_cast<const float*>(workspace_->logits.address()),
+                                 vocabulary_);
+}
+
+absl::Status Session::RunChunk(Submodel& submodel, absl::Span<const int32_t> tokens) {
+  if (!submodel.recorded()) {
+    Submodel::Places places;
+    places.arena = workspace_->arena ? workspace_->arena->address() : nullptr;
+    places.value = [this](const SubmodelValue& value) { return Place(value); };
+    NPUBANK_RETURN_IF_ERROR(submodel.Record(device_, workspace_->queue, places));
+  }
+  std::memcpy(workspace_->tokens.address(), tokens.data(), tokens.size() * sizeof(int32_t));
+  const int32_t span[] = {static_cast<int32_t>(position_), static_cast<int32_t>(tokens.size())};
+  std::memcpy(workspace_->span.address(), span, sizeof(span));
+  NPUBANK_RETURN_IF_ERROR(submodel.Run(workspace_->queue));
+  position_ += tokens.size();
+  return absl::OkStatus();
+}
+
+}  // namespace npubank

@@ -1,0 +1,110 @@
+// Session: a conversation with one model: its submodels, one key/value cache, greedy generation.
+//
+//   std::vector<std::string> blobs = {prefill, kvcache};             // from
+//   compiler_stub/compile.h NPUBANK_ASSIGN_OR_RETURN(auto session, Session::Load(device, memory,
+//   bank, blobs, find, {})); NPUBANK_ASSIGN_OR_RETURN(absl::Span<const float> logits,
+//   session->Feed({1, 403, 407})); int32_t next = Argmax(logits);
+//
+// Load registers every submodel's closures, then evaluates them: each weight once, whichever
+// submodel brought it. Prepare (called by the first Feed) allocates the activation arena, which
+// submodels share since only one runs at a time, and the key/value cache, which they share without
+// copying. So activations come after the last weight and the peak is max(W + window, W + A).
+//
+// Feed takes any number of tokens: it runs each time the submodel with the smallest chunk that
+// holds what is left, or else the largest one.
+//
+// Ownership: owns its submodels and memory. Threads: one at a time.
+// Errors: InvalidArgument for submodels that do not belong together, a token outside the vocabulary
+// or more tokens than the context has room for (nothing is fed then); those of the bank and the
+// driver.
+#ifndef NPUBANK_RUNTIME_SESSION_H_
+#define NPUBANK_RUNTIME_SESSION_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "bank/bank.h"
+#include "bank/device_memory.h"
+#include "runtime/level_zero/buffer.h"
+#include "runtime/level_zero/commands.h"
+#include "runtime/level_zero/device.h"
+#include "runtime/submodel.h"
+
+namespace npubank {
+
+// The token with the highest logit; the first of equals.
+int32_t Argmax(absl::Span<const float> logits);
+
+class Session {
+ public:
+  static absl::StatusOr<std::unique_ptr<Session>> Load(std::shared_ptr<level_zero::Device> device,
+                                                       std::shared_ptr<DeviceMemory> memory,
+                                                       std::shared_ptr<Bank> bank,
+                                                       absl::Span<const std::string> blobs,
+                                                       const LeafFinder& find,
+                                                       const EvaluateAllOptions& options);
+
+  // Allocates arena, cache and the buffers to talk through: all of them, or none. Idempotent.
+  absl::Status Prepare();
+  // The logits after the last of `tokens`; valid until the next Feed.
+  absl::StatusOr<absl::Span<const float>> Feed(absl::Span<const int32_t> tokens);
+  // Forgets what was fed; the cache's memory stays.
+  void Rewind() { position_ = 0; }
+
+  int64_t position() const { return position_; }
+  int64_t context() const { return context_; }
+  absl::Span<const Submodel> submodels() const { return submodels_; }
+  // The largest of the submodels' plans.
+  uint64_t arena_bytes() const { return arena_bytes_; }
+  uint64_t cache_bytes() const { return cache_bytes_; }
+  // What this session holds of the DeviceMemory beside weights: arena and cache, as rounded.
+  uint64_t device_bytes() const;
+
+ private:
+  struct State {
+    TensorType type;
+    uint64_t offset = 0;  // in the cache
+  };
+  // What running needs beside weights; allocated together, or not at all.
+  struct Workspace {
+    std::unique_ptr<DeviceAllocation> arena;
+    std::unique_ptr<DeviceAllocation> cache;
+    level_zero::Buffer tokens;
+    level_zero::Buffer span;
+    level_zero::Buffer logits;
+    level_zero::CommandQueue queue;
+  };
+
+  Session() = default;
+  absl::Status AddSubmodel(Submodel submodel);
+  absl::Status AddState(const SubmodelValue& value);
+  absl::StatusOr<std::unique_ptr<Workspace>> MakeWorkspace() const;
+  absl::StatusOr<void*> Place(const SubmodelValue& value) const;
+  Submodel& Choose(size_t tokens);
+  absl::Status RunChunk(Submodel& submodel, absl::Span<const int32_t> tokens);
+
+  std::shared_ptr<level_zero::Device> device_;
+  std::shared_ptr<DeviceMemory> memory_;
+  std::shared_ptr<Bank> bank_;
+  int64_t context_ = 0;
+  int64_t vocabulary_ = 0;
+  int64_t largest_chunk_ = 0;
+  uint64_t arena_bytes_ = 0;
+  uint64_t cache_bytes_ = 0;
+  std::map<std::string, State> states_;
+  int64_t position_ = 0;
+
+  std::unique_ptr<Workspace> workspace_;
+  // After the workspace, so that they go before it: their command lists refer to it.
+  std::vector<Submodel> submodels_;
+};
+
+}  // namespace npubank
+
+#endif  // NPUBANK_RUNTIME_SESSION_H_

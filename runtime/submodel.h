@@ -1,0 +1,93 @@
+// Submodel: one compiled submodel, its closures registered in a bank, ready to be run by a session.
+//
+//   NPUBANK_ASSIGN_OR_RETURN(Submodel prefill, Submodel::Load(bank, blob, find));
+//   NPUBANK_RETURN_IF_ERROR(prefill.Evaluate({}));                    // its weights are resident
+//   now NPUBANK_RETURN_IF_ERROR(prefill.Record(device, queue, places));   // graphs made, calls
+//   recorded NPUBANK_RETURN_IF_ERROR(prefill.Run(queue));                      // and run, as often
+//   as wanted
+//
+// Load registers every weight of the blob with the bank under an owner of its own, so what another
+// submodel has brought is a hit and costs nothing. The recipes are the bank's afterwards: nothing
+// here holds a source.
+//
+// Ownership: owns its owner, leases, graphs and command list; dropping it releases all of them.
+// What Record was given must outlive it. Threads: one at a time. Errors: those of ReadSubmodelBlob,
+// DecodeRecipes, the bank and the driver, naming submodel and tensor. A failed Record or Evaluate
+// can be tried again.
+#ifndef NPUBANK_RUNTIME_SUBMODEL_H_
+#define NPUBANK_RUNTIME_SUBMODEL_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "bank/bank.h"
+#include "compiler_stub/submodel_blob.h"
+#include "runtime/level_zero/commands.h"
+#include "runtime/level_zero/graph.h"
+
+namespace npubank {
+
+// The checkpoint's tensor of this name, as a recipe.
+using LeafFinder = std::function<absl::StatusOr<RecipePtr>(absl::string_view name)>;
+
+class Submodel {
+ public:
+  // Where the values that live outside the submodel are: device addresses.
+  struct Places {
+    void* arena = nullptr;  // at least blob().arena_bytes
+    // By name: inputs, outputs and states.
+    std::function<absl::StatusOr<void*>(const SubmodelValue& value)> value;
+  };
+
+  static absl::StatusOr<Submodel> Load(std::shared_ptr<Bank> bank, absl::string_view blob,
+                                       const LeafFinder& find);
+  Submodel(Submodel&&) = default;
+  Submodel& operator=(Submodel&&) = delete;
+
+  const SubmodelBlob& blob() const { return blob_; }
+  const std::string& name() const { return blob_.name; }
+  // What registering found.
+  uint64_t weight_bytes() const { return weight_bytes_; }
+  uint64_t hits() const { return hits_; }
+  uint64_t hit_bytes() const { return hit_bytes_; }
+  // Calls that are bound to at least one weight.
+  uint64_t closures() const;
+
+  // Has the bank evaluate what is missing, and leases every weight.
+  absl::Status Evaluate(const EvaluateAllOptions& options);
+  absl::Status Record(std::shared_ptr<level_zero::Device> device, level_zero::CommandQueue& queue,
+                      const Places& places);
+  bool recorded() const { return list_.has_value(); }
+  // Runs the recorded calls and waits for them.
+  absl::Status Run(level_zero::CommandQueue& queue);
+
+ private:
+  Submodel() = default;
+  absl::Status RegisterWeights(const LeafFinder& find);
+  absl::StatusOr<void*> Resolve(const Binding& binding, const Places& places) const;
+  absl::Status RecordCall(const Call& call, const Places& places,
+                          std::vector<level_zero::Graph>& graphs,
+                          level_zero::CommandList& list) const;
+
+  std::shared_ptr<Bank> bank_;
+  SubmodelBlob blob_;
+  Owner owner_;
+  std::vector<Uid> weights_;  // of blob_.weights, in order
+  uint64_t weight_bytes_ = 0;
+  uint64_t hits_ = 0;
+  uint64_t hit_bytes_ = 0;
+  std::vector<Lease> leases_;  // of blob_.weights, in order
+  // The list refers to the graphs, and both to leased memory: destroyed in reverse.
+  std::vector<level_zero::Graph> graphs_;
+  std::optional<level_zero::CommandList> list_;
+};
+
+}  // namespace npubank
+
+#endif  // NPUBANK_RUNTIME_SUBMODEL_H_
