@@ -1,0 +1,194 @@
+#include "tools/model_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
+#include "lazy_tensor/formats/checkpoint.h"
+#include "lazy_tensor/formats/vocabulary.h"
+#include "lazy_tensor/retention.h"
+#include "lazy_tensor/status_macros.h"
+#include "tools/progress_bar.h"
+
+namespace npubank {
+namespace {
+
+constexpr int64_t kDefaultContext = 1024;
+
+class Stopwatch {
+ public:
+  double Seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+absl::StatusOr<std::optional<Tokenizer>> FindTokenizer(const std::string& model,
+                                                       const ModelConfig& config) {
+  const std::filesystem::path model_path(model);
+  std::error_code error;
+  const std::filesystem::path here = model_path / "tokens.json";
+  // Several layouts of one model may share the vocabulary in the folder above them.
+  const std::filesystem::path above =
+      std::filesystem::weakly_canonical(model_path, error).parent_path() / "tokens.json";
+  for (const std::filesystem::path& file : {here, above}) {
+    if (!std::filesystem::exists(file, error)) continue;
+    NPUBANK_ASSIGN_OR_RETURN(Vocabulary vocabulary, ReadVocabulary(file.string()));
+    if (static_cast<int64_t>(vocabulary.pieces.size()) != config.vocab_size) continue;
+    NPUBANK_ASSIGN_OR_RETURN(Tokenizer tokenizer,
+                             Tokenizer::Create(std::move(vocabulary), config.bos_token));
+    return std::optional<Tokenizer>(std::move(tokenizer));
+  }
+  return std::optional<Tokenizer>();
+}
+
+// The two submodels: prefill for the prompt, kvcache for each next token.
+absl::StatusOr<std::vector<std::string>> CompileSubmodels(const Checkpoint& checkpoint,
+                                                          const ModelRunOptions& options) {
+  const ModelConfig& config = checkpoint.config();
+  CompileOptions compile;
+  compile.weights = options.weights;
+  compile.context =
+      options.context > 0 ? options.context : std::min(config.context_length, kDefaultContext);
+  std::vector<std::string> blobs;
+  for (const auto& [name, chunk] :
+       {std::pair<std::string, int64_t>{"prefill", std::min(options.chunk, compile.context)},
+        {"kvcache", 1}}) {
+    compile.name = name;
+    compile.chunk = chunk;
+    const TensorFinder find = [&](absl::string_view tensor) { return checkpoint.Find(tensor); };
+    NPUBANK_ASSIGN_OR_RETURN(std::string blob, Compile(config, find, compile));
+    blobs.push_back(std::move(blob));
+  }
+  return blobs;
+}
+
+SubmodelReport Describe(const Submodel& submodel) {
+  SubmodelReport report;
+  report.name = submodel.name();
+  report.calls = submodel.blob().calls.size();
+  report.closures = submodel.closures();
+  report.weights = submodel.blob().weights.size();
+  report.weight_bytes = submodel.weight_bytes();
+  report.hits = submodel.hits();
+  report.hit_bytes = submodel.hit_bytes();
+  report.arena_bytes = submodel.blob().arena_bytes;
+  return report;
+}
+
+}  // namespace
+
+absl::StatusOr<BankPlace> BankPlace::Open(level_zero::DeviceChoice choice, int workers) {
+  BankPlace place;
+  NPUBANK_ASSIGN_OR_RETURN(place.device, level_zero::Device::Open(choice));
+  NPUBANK_ASSIGN_OR_RETURN(place.memory, NpuMemory::Create(place.device));
+  BankOptions options;
+  options.workers = std::make_shared<Workers>(workers);
+  place.bank = Bank::Create(place.memory, std::move(options));
+  return place;
+}
+
+absl::StatusOr<std::unique_ptr<ModelRun>> ModelRun::Load(const ModelRunOptions& options,
+                                                         const BankPlace& place) {
+  std::unique_ptr<ModelRun> run(new ModelRun);
+  run->place_ = place;
+  Stopwatch stopwatch;
+  NPUBANK_RETURN_IF_ERROR(run->LoadWeights(options));
+  run->report_.load_seconds = stopwatch.Seconds();
+  return run;
+}
+
+absl::Status ModelRun::LoadWeights(const ModelRunOptions& options) {
+  // The checkpoint goes when this returns: nothing needs its files any more.
+  NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<const Checkpoint> checkpoint,
+                           Checkpoint::Open(options.model));
+  config_ = checkpoint->config();
+  NPUBANK_ASSIGN_OR_RETURN(tokenizer_, FindTokenizer(options.model, config_));
+  NPUBANK_ASSIGN_OR_RETURN(std::vector<std::string> blobs, CompileSubmodels(*checkpoint, options));
+  ProgressBar bar("loading weights");
+  EvaluateAllOptions evaluate;
+  evaluate.progress = [&](const LoadProgress& progress) {
+    bar.Show(progress.bytes_done, progress.bytes_total, progress.tensor);
+  };
+  const LeafFinder find = [&](absl::string_view tensor) { return checkpoint->Find(tensor); };
+  NPUBANK_ASSIGN_OR_RETURN(
+      session_, Session::Load(place_.device, place_.memory, place_.bank, blobs, find, evaluate));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int32_t>> ModelRun::Encode(absl::string_view prompt) const {
+  if (!tokenizer_) {
+    if (prompt.empty()) return std::vector<int32_t>{static_cast<int32_t>(config_.bos_token)};
+    return absl::FailedPreconditionError(
+        "the model has no tokens.json to turn text into ids: use --prompt-ids");
+  }
+  const std::vector<int64_t> ids = tokenizer_->Encode(prompt);
+  return std::vector<int32_t>(ids.begin(), ids.end());
+}
+
+bool ModelRun::Ends(int32_t token) const {
+  return token == config_.bos_token ||
+         std::find(config_.eos_tokens.begin(), config_.eos_tokens.end(), token) !=
+             config_.eos_tokens.end();
+}
+
+absl::Status ModelRun::Generate(const std::vector<int32_t>& prompt, int64_t tokens,
+                                const std::function<void(absl::string_view)>& emit) {
+  session_->Rewind();
+  Stopwatch prompt_watch;
+  NPUBANK_ASSIGN_OR_RETURN(absl::Span<const float> logits, session_->Feed(prompt));
+  const double prompt_seconds = prompt_watch.Seconds();
+
+  report_.ids = prompt;
+  const auto append = [&](int32_t token) {
+    const int32_t previous = report_.ids.back();
+    report_.ids.push_back(token);
+    if (tokenizer_) emit(tokenizer_->DecodeOne(previous, token));
+  };
+  for (size_t i = 1; tokenizer_ && i < prompt.size(); ++i)
+    emit(tokenizer_->DecodeOne(prompt[i - 1], prompt[i]));
+  Stopwatch watch;
+  int64_t made = 0;
+  while (made < tokens) {
+    const int32_t next = Argmax(logits);
+    if (Ends(next)) break;
+    append(next);
+    ++made;
+    if (made == tokens || session_->position() == session_->context()) break;
+    NPUBANK_ASSIGN_OR_RETURN(logits, session_->Feed({next}));
+  }
+  const double seconds = watch.Seconds();
+  if (tokenizer_)
+    report_.text = tokenizer_->Decode(std::vector<int64_t>(report_.ids.begin(), report_.ids.end()));
+  report_.prompt_tokens = prompt.size();
+  report_.generated_tokens = made;
+  report_.prompt_tokens_per_second = prompt.size() / prompt_seconds;
+  // The first token came with the prompt's logits.
+  report_.generated_tokens_per_second = made > 1 ? (made - 1) / seconds : 0;
+  return absl::OkStatus();
+}
+
+RunReport ModelRun::Report() {
+  RunReport report = report_;
+  const BankTotals totals = place_.bank->Totals();
+  const DeviceUsage usage = place_.memory->Usage();
+  report.device = place_.device->name();
+  for (const Submodel& submodel : session_->submodels())
+    report.submodels.push_back(Describe(submodel));
+  report.unique_weights = totals.unique_tensors;
+  report.weight_bytes = totals.unique_bytes;
+  report.shared_bytes_saved = totals.shared_bytes_saved;
+  report.device_weight_bytes = totals.device_bytes;
+  report.device_bytes = place_.device->AllocatedBytes().value_or(usage.live_bytes);
+  report.device_peak_bytes = usage.peak_bytes;
+  report.arena_bytes = session_->arena_bytes();
+  report.cache_bytes = session_->cache_bytes();
+  report.live_source_bytes = LiveSourceBytes();
+  report.peak_anonymous_bytes = monitor_.PeakAnonymousBytes();
+  return report;
+}
+
+}  // namespace npubank

@@ -1,0 +1,80 @@
+// ModelRun: one model loaded on a bank and made to speak: what bank-run does, as a noun.
+//
+//   NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<ModelRun> run, ModelRun::Load(options, place));
+//   NPUBANK_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, run->PromptIds());
+//   NPUBANK_RETURN_IF_ERROR(run->Generate(prompt, 100, [](absl::string_view text) { ... }));
+//   std::cout << ReportAsText(run->Report());
+//
+// Threads: one at a time. Errors name the file, tensor or option to mend.
+#ifndef NPUBANK_TOOLS_MODEL_RUN_H_
+#define NPUBANK_TOOLS_MODEL_RUN_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "bank/bank.h"
+#include "compiler_stub/compile.h"
+#include "runtime/level_zero/device.h"
+#include "runtime/memory/npu_memory.h"
+#include "runtime/session.h"
+#include "tools/memory_monitor.h"
+#include "tools/run_report.h"
+#include "tools/tokenizer.h"
+
+namespace npubank {
+
+struct ModelRunOptions {
+  std::string model;  // a folder with config.json and safetensors
+  WeightFormat weights = WeightFormat::kF16;
+  int64_t chunk = 64;   // positions the prefill submodel takes at once
+  int64_t context = 0;  // positions in the cache; 0: the model's own, at most 1024
+};
+
+// The device and the bank that models are loaded on.
+struct BankPlace {
+  std::shared_ptr<level_zero::Device> device;
+  std::shared_ptr<NpuMemory> memory;
+  std::shared_ptr<Bank> bank;
+  static absl::StatusOr<BankPlace> Open(level_zero::DeviceChoice choice, int workers);
+};
+
+class ModelRun {
+ public:
+  static absl::StatusOr<std::unique_ptr<ModelRun>> Load(const ModelRunOptions& options,
+                                                        const BankPlace& place);
+
+  // BOS and the prompt's tokens; FailedPrecondition when the model has no vocabulary.
+  absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view prompt) const;
+  // Feeds `prompt`, then generates greedily until `tokens` are made, the model ends or the context
+  // is full. `emit` gets the text as it comes (empty pieces when there is no vocabulary).
+  absl::Status Generate(const std::vector<int32_t>& prompt, int64_t tokens,
+                        const std::function<void(absl::string_view)>& emit);
+  // Allocates what running needs, without running.
+  absl::Status Prepare() { return session_->Prepare(); }
+
+  RunReport Report();
+  Session& session() { return *session_; }
+
+ private:
+  ModelRun() = default;
+  absl::Status LoadWeights(const ModelRunOptions& options);
+  bool Ends(int32_t token) const;
+
+  MemoryMonitor monitor_;
+  BankPlace place_;
+  ModelConfig config_;
+  std::optional<Tokenizer> tokenizer_;
+  std::unique_ptr<Session> session_;
+  RunReport report_;
+};
+
+}  // namespace npubank
+
+#endif  // NPUBANK_TOOLS_MODEL_RUN_H_

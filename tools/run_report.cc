@@ -1,0 +1,87 @@
+#include "tools/run_report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace npubank {
+namespace {
+
+std::string Mebibytes(uint64_t bytes) {
+  return absl::StrFormat("%.2f MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+void Line(std::string& out, absl::string_view what, const std::string& value) {
+  absl::StrAppendFormat(&out, "  %-26s %s\n", what, value);
+}
+
+}  // namespace
+
+std::string ReportAsText(const RunReport& report) {
+  std::string out = absl::StrCat("report (", report.device, ")\n");
+  for (const SubmodelReport& submodel : report.submodels)
+    Line(out, absl::StrCat("submodel ", submodel.name),
+         absl::StrCat(submodel.calls, " calls, ", submodel.closures, " closures, ",
+                      submodel.weights, " weights of ", Mebibytes(submodel.weight_bytes), "; ",
+                      submodel.hits, " already in the bank (", Mebibytes(submodel.hit_bytes),
+                      "); arena ", Mebibytes(submodel.arena_bytes)));
+  Line(out, "unique weights (W)",
+       absl::StrCat(report.unique_weights, ", ", Mebibytes(report.weight_bytes)));
+  Line(out, "saved by sharing", Mebibytes(report.shared_bytes_saved));
+  Line(out, "weights on the device", Mebibytes(report.device_weight_bytes));
+  Line(out, "device memory now / peak",
+       absl::StrCat(Mebibytes(report.device_bytes), " / ", Mebibytes(report.device_peak_bytes)));
+  Line(out, "activation arena (A)", Mebibytes(report.arena_bytes));
+  Line(out, "key/value cache", Mebibytes(report.cache_bytes));
+  Line(out, "source bytes still alive", absl::StrCat(report.live_source_bytes));
+  Line(out, "peak anonymous memory", Mebibytes(report.peak_anonymous_bytes));
+  Line(out, "load time", absl::StrFormat("%.3f s", report.load_seconds));
+  if (report.prompt_tokens + report.generated_tokens > 0) {
+    Line(out, "prompt",
+         absl::StrFormat("%d tokens, %.1f tokens/s", report.prompt_tokens,
+                         report.prompt_tokens_per_second));
+    Line(out, "generation",
+         absl::StrFormat("%d tokens, %.1f tokens/s", report.generated_tokens,
+                         report.generated_tokens_per_second));
+  }
+  return out;
+}
+
+std::string ReportAsJson(const RunReport& report) {
+  nlohmann::ordered_json submodels = nlohmann::ordered_json::array();
+  for (const SubmodelReport& submodel : report.submodels)
+    submodels.push_back({{"name", submodel.name},
+                         {"calls", submodel.calls},
+                         {"closures", submodel.closures},
+                         {"weights", submodel.weights},
+                         {"weight_bytes", submodel.weight_bytes},
+                         {"hits", submodel.hits},
+                         {"hit_bytes", submodel.hit_bytes},
+                         {"arena_bytes", submodel.arena_bytes}});
+  const nlohmann::ordered_json json = {
+      {"device", report.device},
+      {"ids", report.ids},
+      {"text", report.text},
+      {"prompt_tokens", report.prompt_tokens},
+      {"generated_tokens", report.generated_tokens},
+      {"submodels", submodels},
+      {"unique_weights", report.unique_weights},
+      {"weight_bytes", report.weight_bytes},
+      {"shared_bytes_saved", report.shared_bytes_saved},
+      {"device_weight_bytes", report.device_weight_bytes},
+      {"device_bytes", report.device_bytes},
+      {"device_peak_bytes", report.device_peak_bytes},
+      {"arena_bytes", report.arena_bytes},
+      {"cache_bytes", report.cache_bytes},
+      {"live_source_bytes", report.live_source_bytes},
+      {"peak_anonymous_bytes", report.peak_anonymous_bytes},
+      {"load_seconds", report.load_seconds},
+      {"prompt_tokens_per_second", report.prompt_tokens_per_second},
+      {"generated_tokens_per_second", report.generated_tokens_per_second},
+  };
+  // A generated text may end inside a UTF-8 sequence: replace rather than throw.
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace npubank

@@ -1,0 +1,63 @@
+// RunReport: what bank-run measured, as text for people and as JSON for scripts.
+//
+// JSON keys (bytes and counts are integers, times are seconds):
+//   device                      name of the device
+//   ids, text                   the prompt's and the generated tokens; their text when there is a
+//   vocabulary prompt_tokens, generated_tokens submodels                   [{name, calls, closures,
+//   weights, weight_bytes, hits, hit_bytes, arena_bytes}] unique_weights              tensors in
+//   the bank weight_bytes                W: their bytes shared_bytes_saved          bytes that
+//   further submodels would have cost without the bank device_weight_bytes         what the weights
+//   occupy on the device, rounded as the strategy says device_bytes                the driver's own
+//   count now device_peak_bytes           and the most it was arena_bytes                 A: the
+//   activation arena cache_bytes                 the key/value cache live_source_bytes source bytes
+//   still held after loading: must be 0 peak_anonymous_bytes        most anonymous memory of the
+//   process (a software NPU's memory included) load_seconds                open, compile, register,
+//   evaluate prompt_tokens_per_second, generated_tokens_per_second   0 when nothing was run
+#ifndef NPUBANK_TOOLS_RUN_REPORT_H_
+#define NPUBANK_TOOLS_RUN_REPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace npubank {
+
+struct SubmodelReport {
+  std::string name;
+  uint64_t calls = 0;
+  uint64_t closures = 0;
+  uint64_t weights = 0;
+  uint64_t weight_bytes = 0;
+  uint64_t hits = 0;
+  uint64_t hit_bytes = 0;
+  uint64_t arena_bytes = 0;
+};
+
+struct RunReport {
+  std::string device;
+  std::vector<int32_t> ids;
+  std::string text;
+  uint64_t prompt_tokens = 0;
+  uint64_t generated_tokens = 0;
+  std::vector<SubmodelReport> submodels;
+  uint64_t unique_weights = 0;
+  uint64_t weight_bytes = 0;
+  uint64_t shared_bytes_saved = 0;
+  uint64_t device_weight_bytes = 0;
+  uint64_t device_bytes = 0;
+  uint64_t device_peak_bytes = 0;
+  uint64_t arena_bytes = 0;
+  uint64_t cache_bytes = 0;
+  uint64_t live_source_bytes = 0;
+  uint64_t peak_anonymous_bytes = 0;
+  double load_seconds = 0;
+  double prompt_tokens_per_second = 0;
+  double generated_tokens_per_second = 0;
+};
+
+std::string ReportAsText(const RunReport& report);
+std::string ReportAsJson(const RunReport& report);
+
+}  // namespace npubank
+
+#endif  // NPUBANK_TOOLS_RUN_REPORT_H_
