@@ -212,6 +212,10 @@ void ReferenceConvert(ElementType from, const void* in, ElementType to, void* ou
     if (count > 0) std::memcpy(out, in, BytesOf(to, count));
     return;
   }
+  if (from == ElementType::kBF16 && to == ElementType::kF32) {  // bits appended, also to a NaN
+    for (size_t i = 0; i < count; ++i) Store(BF16ToF32(Load<uint16_t>(in, i)), out, i);
+    return;
+  }
   if (to == ElementType::kI4 || to == ElementType::kU4) {
     for (size_t i = 0; i < count; i += 2) {
       const Number high = i + 1 < count ? LoadNumber(from, in, i + 1) : Natural(0);
@@ -220,10 +224,6 @@ void ReferenceConvert(ElementType from, const void* in, ElementType to, void* ou
     return;
   }
   for (size_t i = 0; i < count; ++i) StoreNumber(LoadNumber(from, in, i), to, out, i);
-}
-
-void Convert(ElementType from, const void* in, ElementType to, void* out, size_t count) {
-  ReferenceConvert(from, in, to, out, count);
 }
 
 }  // namespace npubank::kernels
