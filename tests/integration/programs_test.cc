@@ -1,0 +1,213 @@
+// bank-run and bank-inspect as a user meets them: what they print, and what bad input gets: one
+// clear line and exit status 1, never a crash.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/program.h"
+#include "tests/support/test_model.h"
+
+namespace npubank {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kBankRun = NPUBANK_BIN "/bank-run";
+const std::string kBankInspect = NPUBANK_BIN "/bank-inspect";
+
+class ProgramsTest : public ::testing::Test {
+ protected:
+  std::vector<std::string> BankRun(const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {kBankRun,        "--device", "software", "--model",
+                                          model_.folder(), "--chunk",  "4"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  // One line on standard error that says `what`, nothing on standard output, status 1.
+  static void ExpectOneClearLine(const ProgramResult& result, const std::string& what) {
+    EXPECT_EQ(result.exit_status, 1) << result.error;
+    EXPECT_EQ(std::count(result.error.begin(), result.error.end(), '\n'), 1) << result.error;
+    EXPECT_THAT(result.error, HasSubstr(what));
+    EXPECT_EQ(result.out, "");
+  }
+  void ExpectRefused(const std::string& what) {
+    ExpectOneClearLine(RunProgram(BankRun({"--tokens", "1"})), what);
+  }
+
+  // Rewrites the JSON header of the model's safetensors; its length field follows.
+  void RewriteHeader(const std::function<std::string(std::string)>& change) {
+    const std::string bytes = ReadWholeFile(weights_);
+    uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), sizeof(length));
+    const std::string header = change(bytes.substr(8, length));
+    length = header.size();
+    std::string rewritten(reinterpret_cast<const char*>(&length), sizeof(length));
+    WriteWholeFile(weights_, rewritten + header + bytes.substr(bytes.size() - DataBytes(bytes)));
+  }
+  static size_t DataBytes(const std::string& bytes) {
+    uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), sizeof(length));
+    return bytes.size() - 8 - length;
+  }
+  static std::string Replace(std::string text, const std::string& from, const std::string& to) {
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return at == std::string::npos ? text : text.replace(at, from.size(), to);
+  }
+
+  TestModel model_;
+  std::string weights_ = model_.file("model.safetensors");
+  std::string config_ = model_.file("config.json");
+};
+
+TEST_F(ProgramsTest, TheJsonReportHasEveryDocumentedKeyAndItsFiguresAgree) {
+  const ProgramResult result =
+      RunProgram(BankRun({"--prompt-ids", "1,2,3", "--tokens", "5", "--report", "json"}));
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  const auto json = nlohmann::json::parse(result.out, nullptr, false);
+  ASSERT_FALSE(json.is_discarded()) << result.out;
+  for (const char* key :
+       {"device", "ids", "text", "prompt_tokens", "generated_tokens", "submodels", "unique_weights",
+        "weight_bytes", "shared_bytes_saved", "device_weight_bytes", "device_bytes",
+        "device_peak_bytes", "arena_bytes", "cache_bytes", "live_source_bytes",
+        "peak_anonymous_bytes", "load_seconds", "prompt_tokens_per_second",
+        "generated_tokens_per_second"})
+    EXPECT_TRUE(json.contains(key)) << key;
+  EXPECT_EQ(json["live_source_bytes"], 0);
+  EXPECT_EQ(json["submodels"][1]["hits"], json["unique_weights"]);
+  EXPECT_EQ(json["shared_bytes_saved"], json["weight_bytes"]);
+  EXPECT_GE(json["device_peak_bytes"], json["device_weight_bytes"]);
+  EXPECT_EQ(json["ids"].size(),
+            json["prompt_tokens"].get<size_t>() + json["generated_tokens"].get<size_t>());
+}
+
+TEST_F(ProgramsTest, LoadOnlyLoadsEverythingAndExecutesNothing) {
+  const ProgramResult result = RunProgram(BankRun({"--load-only", "--report", "json"}));
+  ASSERT_EQ(result.exit_status, 0) << result.error;
+  const auto json = nlohmann::json::parse(result.out, nullptr, false);
+  ASSERT_FALSE(json.is_discarded());
+  EXPECT_GT(json["device_weight_bytes"], 0);
+  EXPECT_EQ(json["prompt_tokens"], 0);
+  EXPECT_EQ(json["ids"].size(), 0u);
+}
+
+TEST_F(ProgramsTest, TheSnapshotOfARunIsWhatBankInspectPrints) {
+  const std::string file = model_.file("run.bank");
+  ASSERT_EQ(RunProgram(BankRun({"--tokens", "1", "--snapshot", file})).exit_status, 0);
+  const ProgramResult table = RunProgram({kBankInspect, file});
+  ASSERT_EQ(table.exit_status, 0) << table.error;
+  EXPECT_THAT(table.out, HasSubstr("resident"));
+  EXPECT_THAT(table.out, HasSubstr("prefill"));
+  EXPECT_THAT(table.out, HasSubstr("convert(F16)"));
+  const ProgramResult json = RunProgram({kBankInspect, file, "--format", "json"});
+  ASSERT_EQ(json.exit_status, 0) << json.error;
+  EXPECT_FALSE(nlohmann::json::parse(json.out, nullptr, false).is_discarded());
+}
+
+TEST_F(ProgramsTest, AMissingFolderIsOneLine) {
+  ExpectOneClearLine(RunProgram({kBankRun, "--device", "software", "--model", "/no/such/model"}),
+                     "/no/such/model");
+}
+
+TEST_F(ProgramsTest, ATruncatedSafetensorsIsOneLine) {
+  const std::string bytes = ReadWholeFile(weights_);
+  WriteWholeFile(weights_, bytes.substr(0, bytes.size() - 100));
+  ExpectRefused("model.safetensors");
+  WriteWholeFile(weights_, bytes.substr(0, 4));
+  ExpectRefused("model.safetensors");
+  WriteWholeFile(weights_, "");
+  ExpectRefused("model.safetensors");
+}
+
+TEST_F(ProgramsTest, AHeaderLengthBeyondTheFileIsOneLine) {
+  std::string bytes = ReadWholeFile(weights_);
+  bytes[7] = '\x7f';
+  WriteWholeFile(weights_, bytes);
+  ExpectRefused("model.safetensors");
+}
+
+TEST_F(ProgramsTest, OverlappingOffsetsAreOneLine) {
+  RewriteHeader([](std::string header) {
+    auto json = nlohmann::json::parse(header);
+    json["model.layers.1.self_attn.q_proj.weight"]["data_offsets"] =
+        json["model.layers.0.self_attn.q_proj.weight"]["data_offsets"];
+    return json.dump();
+  });
+  ExpectRefused("q_proj");
+}
+
+TEST_F(ProgramsTest, OutOfRangeOffsetsAreOneLine) {
+  RewriteHeader([](std::string header) {
+    auto json = nlohmann::json::parse(header);
+    auto& offsets = json["model.norm.weight"]["data_offsets"];
+    offsets = {offsets[0].get<uint64_t>() + (1ull << 40),
+               offsets[1].get<uint64_t>() + (1ull << 40)};
+    return json.dump();
+  });
+  ExpectRefused("model.norm.weight");
+}
+
+TEST_F(ProgramsTest, AnUnknownDtypeIsOneLine) {
+  RewriteHeader([](std::string header) {
+    auto json = nlohmann::json::parse(header);
+    json["model.norm.weight"]["dtype"] = "X17";
+    return json.dump();
+  });
+  ExpectRefused("X17");
+}
+
+TEST_F(ProgramsTest, AConfigWithoutANeededKeyIsOneLineThatNamesIt) {
+  const std::string config = ReadWholeFile(config_);
+  WriteWholeFile(config_, Replace(config, "\"hidden_size\"", "\"hidden_sise\""));
+  ExpectRefused("hidden_size");
+  WriteWholeFile(config_, "{");
+  ExpectRefused("config.json");
+  std::filesystem::remove(config_);
+  ExpectRefused("config.json");
+}
+
+TEST_F(ProgramsTest, ATensorOfTheWrongShapeIsOneLineThatNamesIt) {
+  RewriteHeader([](std::string header) {
+    auto json = nlohmann::json::parse(header);
+    auto& shape = json["model.layers.2.mlp.down_proj.weight"]["shape"];
+    std::swap(shape[0], shape[1]);
+    return json.dump();
+  });
+  ExpectRefused("model.layers.2.mlp.down_proj.weight");
+}
+
+TEST_F(ProgramsTest, APromptLongerThanTheContextIsOneLine) {
+  std::string ids = "1";
+  for (int i = 0; i < 64; ++i) ids += ",2";
+  ExpectOneClearLine(RunProgram(BankRun({"--prompt-ids", ids})), "context");
+}
+
+TEST_F(ProgramsTest, BadFlagsAreOneLine) {
+  ExpectOneClearLine(RunProgram(BankRun({"--prompt-ids", "1,x"})), "x");
+  ExpectOneClearLine(RunProgram(BankRun({"--weights", "f12"})), "f12");
+  ExpectOneClearLine(RunProgram(BankRun({"--prompt", "hello"})), "tokens.json");
+  ExpectOneClearLine(RunProgram({kBankRun}), "--model");
+}
+
+TEST_F(ProgramsTest, ACorruptSnapshotIsOneLine) {
+  const std::string file = model_.file("run.bank");
+  ASSERT_EQ(RunProgram(BankRun({"--tokens", "1", "--snapshot", file})).exit_status, 0);
+  const std::string whole = ReadWholeFile(file);
+  for (size_t keep : {size_t{0}, size_t{3}, whole.size() / 2, whole.size() - 1}) {
+    WriteWholeFile(file, whole.substr(0, keep));
+    ExpectOneClearLine(RunProgram({kBankInspect, file}), "run.bank");
+  }
+  ExpectOneClearLine(RunProgram({kBankInspect, model_.file("none.bank")}), "none.bank");
+}
+
+}  // namespace
+}  // namespace npubank

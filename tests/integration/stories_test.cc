@@ -1,0 +1,159 @@
+// A real trained model through the whole path: checkpoint, compiler, bank, loader, software NPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "lazy_tensor/retention.h"
+#include "tests/support/npu_fixture.h"
+#include "tools/model_run.h"
+
+namespace npubank {
+namespace {
+
+const std::string kModels = NPUBANK_SOURCE_DIR "/../shared/models/stories260K";
+
+class StoriesTest : public NpuTest {
+ protected:
+  void SetUp() override {
+    NpuTest::SetUp();
+    if (!std::filesystem::exists(kModels))
+      GTEST_SKIP() << "the trained model is not there: " << kModels;
+  }
+
+  std::unique_ptr<ModelRun> Load(const std::string& folder, WeightFormat weights,
+                                 int64_t chunk = 16) {
+    ModelRunOptions options;
+    options.model = kModels + "/" + folder;
+    options.weights = weights;
+    options.chunk = chunk;
+    auto run = ModelRun::Load(options, place_);
+    EXPECT_TRUE(run.ok()) << run.status();
+    return run.ok() ? *std::move(run) : nullptr;
+  }
+
+  static nlohmann::json ExpectedPrompts() {
+    std::ifstream file(kModels + "/expected/prompts.json");
+    return nlohmann::json::parse(file);
+  }
+
+  static void ExpectEveryPromptContinued(ModelRun& run) {
+    for (const auto& expected : ExpectedPrompts()["cases"]) {
+      const std::string text = expected["prompt"];
+      auto prompt = run.Encode(text);
+      ASSERT_TRUE(prompt.ok()) << prompt.status();
+      ASSERT_EQ(prompt->size(), expected["n_prompt"]) << text;
+      const std::vector<int32_t> ids = expected["ids"];
+      ASSERT_TRUE(
+          run.Generate(*prompt, ids.size() - prompt->size(), [](absl::string_view) {}).ok());
+      EXPECT_EQ(run.Report().ids, ids) << "prompt: " << text;
+      EXPECT_EQ(run.Report().text, expected["text"]) << "prompt: " << text;
+    }
+  }
+};
+
+TEST_F(StoriesTest, F32WeightsContinueEveryPromptIdForIdOverAllSteps) {
+  auto run = Load("hf-f32", WeightFormat::kF32);
+  ASSERT_NE(run, nullptr);
+  ExpectEveryPromptContinued(*run);
+}
+
+TEST_F(StoriesTest, F32WeightsKeptAsStoredContinueEveryPromptIdForId) {
+  auto run = Load("hf-f32", WeightFormat::kKeep);
+  ASSERT_NE(run, nullptr);
+  ExpectEveryPromptContinued(*run);
+}
+
+TEST_F(StoriesTest, TheShardedCheckpointContinuesEveryPromptIdForId) {
+  auto run = Load("hf-f32-sharded", WeightFormat::kF32);
+  ASSERT_NE(run, nullptr);
+  ExpectEveryPromptContinued(*run);
+}
+
+TEST_F(StoriesTest, LogitsOfOnceUponATimeAreWithinAThousandthOfTheReference) {
+  std::ifstream file(kModels + "/expected/once16_logits.f32", std::ios::binary);
+  std::vector<float> expected(16 * 512);
+  file.read(reinterpret_cast<char*>(expected.data()), expected.size() * sizeof(float));
+  ASSERT_TRUE(file.good());
+  std::vector<int32_t> ids;
+  for (const auto& prompt : ExpectedPrompts()["cases"])
+    if (prompt["prompt"] == "Once upon a time") ids = prompt["ids"].get<std::vector<int32_t>>();
+  ASSERT_GE(ids.size(), 16u);
+
+  for (const char* folder : {"hf-f32", "hf-f32-sharded"}) {
+    auto run = Load(folder, WeightFormat::kF32);
+    ASSERT_NE(run, nullptr);
+    // Position by position through the kvcache submodel.
+    for (int position = 0; position < 16; ++position) {
+      auto logits = run->session().Feed({ids[position]});
+      ASSERT_TRUE(logits.ok()) << logits.status();
+      for (int i = 0; i < 512; ++i)
+        ASSERT_NEAR((*logits)[i], expected[position * 512 + i], 1e-3)
+            << folder << " position " << position << " token " << i;
+    }
+    // And in one go through the prefill submodel: the last position's logits.
+    run->session().Rewind();
+    auto logits = run->session().Feed(absl::MakeSpan(ids).subspan(0, 16));
+    ASSERT_TRUE(logits.ok()) << logits.status();
+    for (int i = 0; i < 512; ++i)
+      ASSERT_NEAR((*logits)[i], expected[15 * 512 + i], 1e-3) << folder << " token " << i;
+  }
+}
+
+TEST_F(StoriesTest, PromptsLongerThanTheChunkGiveTheSameLogitsBitForBit) {
+  const std::vector<int32_t> ids = ExpectedPrompts()["cases"][0]["ids"];
+  const absl::Span<const int32_t> prompt = absl::MakeSpan(ids).subspan(0, 41);
+  std::vector<std::vector<float>> results;
+  for (int64_t chunk : {1, 3, 16, 64}) {
+    auto run = Load("hf-f32", WeightFormat::kF32, chunk);
+    ASSERT_NE(run, nullptr);
+    auto logits = run->session().Feed(prompt);
+    ASSERT_TRUE(logits.ok()) << logits.status();
+    results.emplace_back(logits->begin(), logits->end());
+  }
+  for (const std::vector<float>& result : results) EXPECT_EQ(result, results.front());
+}
+
+TEST_F(StoriesTest, HalfPrecisionWeightsStayWithinTheirMeasuredTolerance) {
+  const std::vector<int32_t> ids = ExpectedPrompts()["cases"][1]["ids"];
+  const absl::Span<const int32_t> prompt = absl::MakeSpan(ids).subspan(0, 32);
+  auto exact = Load("hf-f32", WeightFormat::kF32);
+  ASSERT_NE(exact, nullptr);
+  const auto reference = exact->session().Feed(prompt);
+  ASSERT_TRUE(reference.ok());
+  for (const auto& [format, tolerance] :
+       {std::pair{WeightFormat::kF16, 0.017}, {WeightFormat::kBF16, 0.13}}) {
+    auto run = Load("hf-f32", format);
+    ASSERT_NE(run, nullptr);
+    const auto logits = run->session().Feed(prompt);
+    ASSERT_TRUE(logits.ok()) << logits.status();
+    for (int i = 0; i < 512; ++i) ASSERT_NEAR((*logits)[i], (*reference)[i], tolerance);
+  }
+}
+
+TEST_F(StoriesTest, BothSubmodelsShareEveryWeightAndNoSourceByteIsLeft) {
+  auto run = Load("hf-f32", WeightFormat::kF32);
+  ASSERT_NE(run, nullptr);
+  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
+  const RunReport report = run->Report();
+  ASSERT_EQ(report.submodels.size(), 2u);
+  EXPECT_EQ(report.submodels[0].hits, 0u);
+  EXPECT_EQ(report.submodels[1].hits, report.submodels[1].weights);
+  EXPECT_EQ(report.weight_bytes, report.submodels[0].weight_bytes);
+  EXPECT_EQ(report.shared_bytes_saved, report.submodels[1].weight_bytes);
+  // 5 layers of 9 weights, the final norm, and the embedding table, which is also the head.
+  EXPECT_EQ(report.unique_weights, 5 * 9 + 2u);
+  EXPECT_EQ(report.weight_bytes, 260032u * 4);
+  EXPECT_GE(report.device_weight_bytes, report.weight_bytes);
+  EXPECT_LE(report.device_weight_bytes, report.weight_bytes + report.unique_weights * 4096);
+  EXPECT_EQ(Driver().live_bytes, report.device_weight_bytes);
+}
+
+}  // namespace
+}  // namespace npubank

@@ -1,0 +1,97 @@
+#include "runtime/memory/npu_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "tests/support/npu_fixture.h"
+
+namespace npubank {
+namespace {
+
+class NpuMemoryTest : public NpuTest {
+ protected:
+  DeviceMemory& memory() { return *place_.memory; }
+};
+
+std::byte Pattern(uint64_t offset) { return static_cast<std::byte>(offset * 7 + (offset >> 8)); }
+
+absl::Status Produce(uint64_t offset, absl::Span<std::byte> out) {
+  for (size_t i = 0; i < out.size(); ++i) out[i] = Pattern(offset + i);
+  return absl::OkStatus();
+}
+
+TEST_F(NpuMemoryTest, WrittenBytesAreReadBack) {
+  auto allocation = memory().Allocate(10000, "weight");
+  ASSERT_TRUE(allocation.ok()) << allocation.status();
+  ASSERT_TRUE(memory().Write(**allocation, Produce).ok());
+  std::vector<std::byte> read(5000);
+  ASSERT_TRUE(memory().Read(**allocation, 4321, absl::MakeSpan(read)).ok());
+  for (size_t i = 0; i < read.size(); ++i) ASSERT_EQ(read[i], Pattern(4321 + i)) << i;
+}
+
+TEST_F(NpuMemoryTest, StagedUploadsArriveWholeInAscendingPieces) {
+  const uint64_t bytes = 2 * Staging::kPieceBytes + 12345;
+  auto allocation = memory().Allocate(bytes, "weight");
+  ASSERT_TRUE(allocation.ok()) << allocation.status();
+  Staging staging(place_.device);
+  uint64_t next = 0;
+  const auto produce = [&](uint64_t offset, absl::Span<std::byte> out) {
+    EXPECT_EQ(offset, next);
+    next += out.size();
+    return Produce(offset, out);
+  };
+  ASSERT_TRUE(staging.Upload((*allocation)->address(), bytes, produce).ok());
+  EXPECT_EQ(next, bytes);
+  std::vector<std::byte> read(bytes);
+  ASSERT_TRUE(staging.Download((*allocation)->address(), absl::MakeSpan(read)).ok());
+  for (size_t i = 0; i < read.size(); ++i) ASSERT_EQ(read[i], Pattern(i)) << i;
+}
+
+TEST_F(NpuMemoryTest, AFailingProducerLeavesNoStagingMemory) {
+  auto allocation = memory().Allocate(3 * Staging::kPieceBytes, "weight");
+  ASSERT_TRUE(allocation.ok()) << allocation.status();
+  const uint64_t before = Driver().live_allocations;
+  const auto produce = [&](uint64_t offset, absl::Span<std::byte> out) {
+    return offset > 0 ? absl::DataLossError("the file shrank") : Produce(offset, out);
+  };
+  Staging staging(place_.device);
+  EXPECT_EQ(staging.Upload((*allocation)->address(), (*allocation)->bytes(), produce),
+            absl::DataLossError("the file shrank"));
+  EXPECT_EQ(Driver().live_allocations, before);
+}
+
+TEST_F(NpuMemoryTest, UsageAgreesWithTheDriver) {
+  auto first = memory().Allocate(1, "one byte");
+  auto second = memory().Allocate(4097, "two pages");
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(memory().Usage().live_bytes, 3 * 4096u);
+  EXPECT_EQ(memory().Usage().live_allocations, 2u);
+  EXPECT_EQ(*memory().DriverBytes(), 3 * 4096u);
+  EXPECT_EQ(Driver().live_bytes, 3 * 4096u);
+  first->reset();
+  EXPECT_EQ(*memory().DriverBytes(), 2 * 4096u);
+  EXPECT_EQ(memory().Usage().peak_bytes, 3 * 4096u);
+}
+
+TEST_F(NpuMemoryTest, BadRangesAndSizesAreRefused) {
+  EXPECT_EQ(memory().Allocate(0, "nothing").status().code(), absl::StatusCode::kInvalidArgument);
+  auto allocation = memory().Allocate(100, "weight");
+  ASSERT_TRUE(allocation.ok());
+  std::vector<std::byte> out(10);
+  EXPECT_FALSE(memory().Read(**allocation, 91, absl::MakeSpan(out)).ok());
+  EXPECT_FALSE(memory().Read(**allocation, ~uint64_t{0}, absl::MakeSpan(out)).ok());
+}
+
+TEST_F(NpuMemoryTest, AFullDeviceSaysWhatDidNotFit) {
+  software_->pfnFailCall("zeMemAllocDevice", 1, 0, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+  const absl::Status status = memory().Allocate(4096, "layers.0.wq").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("layers.0.wq"), absl::string_view::npos) << status;
+  EXPECT_EQ(memory().Usage().live_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace npubank
