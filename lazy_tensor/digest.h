@@ -32,8 +32,8 @@ struct Digest {
   }
 };
 
-// The key of a tensor in the bank: 64 bits of its digest. Two digests may, very rarely, share a uid;
-// the bank compares digests and reports that as an error, never as a hit.
+// The key of a tensor in the bank: 64 bits of its digest. Two digests may, very rarely, share a
+// uid; the bank compares digests and reports that as an error, never as a hit.
 struct Uid {
   uint64_t value = 0;
   static Uid Of(const Digest& digest);

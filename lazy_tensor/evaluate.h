@@ -3,15 +3,15 @@
 //   std::vector<std::byte> out(recipe->type().bytes());
 //   NPUBANK_RETURN_IF_ERROR(Evaluate(*recipe, absl::MakeSpan(out), {}));
 //
-// Pull-based: each output tile asks its inputs for just the elements it needs, so temporaries stay within
-// `scratch_bytes` per worker whatever the tensor's size, and chains of elementwise steps pass over a tile
-// once. The source's mapped pages are given back as the evaluation moves on.
+// Pull-based: each output tile asks its inputs for just the elements it needs, so temporaries stay
+// within `scratch_bytes` per worker whatever the tensor's size, and chains of elementwise steps
+// pass over a tile once. The source's mapped pages are given back as the evaluation moves on.
 //
-// Ownership: the caller owns `out`, which is only ever written (never read): write-combined device memory
-// is fine. On error its contents are unspecified. Threads: any number of evaluations at once, also of the
-// same recipe.
-// Errors: InvalidArgument when `out` is not exactly the right size; DataLoss when a source changed under
-// us; Cancelled when `cancelled` said so. Each names the tensor.
+// Ownership: the caller owns `out`, which is only ever written (never read): write-combined device
+// memory is fine. On error its contents are unspecified. Threads: any number of evaluations at
+// once, also of the same recipe. Errors: InvalidArgument when `out` is not exactly the right size;
+// DataLoss when a source changed under us; Cancelled when `cancelled` said so. Each names the
+// tensor.
 #ifndef NPUBANK_LAZY_TENSOR_EVALUATE_H_
 #define NPUBANK_LAZY_TENSOR_EVALUATE_H_
 
@@ -27,14 +27,15 @@
 namespace npubank {
 
 struct EvaluateOptions {
-  Workers* workers = nullptr;           // not owned; null: inline on the calling thread
-  size_t scratch_bytes = 4 << 20;       // per worker
-  bool release_source_pages = true;     // give mapped pages back as the evaluation moves on
-  std::function<bool()> cancelled;      // asked between tiles, from worker threads; empty: never
+  Workers* workers = nullptr;        // not owned; null: inline on the calling thread
+  size_t scratch_bytes = 4 << 20;    // per worker
+  bool release_source_pages = true;  // give mapped pages back as the evaluation moves on
+  std::function<bool()> cancelled;   // asked between tiles, from worker threads; empty: never
 };
 
 // The whole tensor. out.size() must be recipe.type().bytes().
-absl::Status Evaluate(const Recipe& recipe, absl::Span<std::byte> out, const EvaluateOptions& options);
+absl::Status Evaluate(const Recipe& recipe, absl::Span<std::byte> out,
+                      const EvaluateOptions& options);
 
 // The bytes [offset, offset + out.size()) of the tensor, for uploads through a staging buffer.
 // `offset` and the end must lie on element boundaries (for four-bit elements: whole bytes).

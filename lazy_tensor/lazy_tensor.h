@@ -1,5 +1,5 @@
-// LazyTensor: a weight that is not evaluated yet: a handle to a recipe, or, once detached, to its digest
-// and type only.
+// LazyTensor: a weight that is not evaluated yet: a handle to a recipe, or, once detached, to its
+// digest and type only.
 //
 //   NPUBANK_ASSIGN_OR_RETURN(LazyTensor stored, LazyTensor::Constant(file, offset, type, "wq"));
 //   NPUBANK_ASSIGN_OR_RETURN(LazyTensor turned, stored.Permute({1, 0}));
@@ -7,10 +7,10 @@
 //   weight.uid();       // the same in every process
 //   weight.Detach();    // lets go of the file; uid, digest and type stay
 //
-// Ownership: copies are handles to one state, so detaching one detaches all; a tensor built on top of
-// another holds the sub-recipe itself and is not affected. Threads: any; a thread that evaluates while
-// another detaches keeps the recipe it started with until it is done.
-// Errors: operations on a detached tensor return FailedPrecondition; type errors InvalidArgument.
+// Ownership: copies are handles to one state, so detaching one detaches all; a tensor built on top
+// of another holds the sub-recipe itself and is not affected. Threads: any; a thread that evaluates
+// while another detaches keeps the recipe it started with until it is done. Errors: operations on a
+// detached tensor return FailedPrecondition; type errors InvalidArgument.
 #ifndef NPUBANK_LAZY_TENSOR_LAZY_TENSOR_H_
 #define NPUBANK_LAZY_TENSOR_LAZY_TENSOR_H_
 
@@ -57,6 +57,7 @@ class LazyTensor {
 
  private:
   struct State;
+  absl::StatusOr<RecipePtr> Attached() const;  // the recipe, or FailedPrecondition
   std::shared_ptr<State> state_;
 };
 

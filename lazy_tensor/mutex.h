@@ -1,7 +1,8 @@
 // Mutex, MutexLock and CondVar: std primitives that carry Clang's thread annotations.
 //
-// Why not absl::Mutex: the distribution's Abseil is not built with ThreadSanitizer, which then cannot
-// see its locks. std::mutex it sees, and the annotations let Clang check GUARDED_BY at compile time.
+// Why not absl::Mutex: the distribution's Abseil is not built with ThreadSanitizer, which then
+// cannot see its locks. std::mutex it sees, and the annotations let Clang check GUARDED_BY at
+// compile time.
 //
 //   Mutex mutex_;
 //   int count_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -1,15 +1,18 @@
 // Recipe: the immutable DAG of operations that produces a weight from source bytes.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr stored, Recipe::Constant(file, 4096, type, "lm_head.weight"));
-//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr turned, Recipe::Permute(stored, {1, 0}));
-//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr half, Recipe::Convert(turned, ElementType::kF16));
+//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr stored, Recipe::Constant(file, 4096, type,
+//   "lm_head.weight")); NPUBANK_ASSIGN_OR_RETURN(RecipePtr turned, Recipe::Permute(stored, {1,
+//   0})); NPUBANK_ASSIGN_OR_RETURN(RecipePtr half, Recipe::Convert(turned, ElementType::kF16));
 //   half->type();       // F16[...]: inferred when made, no byte is read
 //   half->digest();     // the same in every process for the same file and chain
 //   half->Describe();   // "lm_head.weight BF16[32000,768] -> permute(1,0) -> convert(F16)"
 //
 // Ownership: shared and immutable, so one sub-recipe can serve many. Threads: any.
-// Errors: each maker returns InvalidArgument naming the operation and the types that do not fit.
-// Depth is at most kMaxDepth, so that walking and dropping a recipe cannot exhaust the stack.
+// An operation that changes nothing (a Convert to the same type, a Permute in order, a Reshape to
+// the same dims, a Slice of everything, a Concat of one) returns its input, so that it has its
+// input's digest. Errors: each maker returns InvalidArgument naming the operation and the types
+// that do not fit. Depth is at most kMaxDepth, so that walking and dropping a recipe cannot exhaust
+// the stack.
 #ifndef NPUBANK_LAZY_TENSOR_RECIPE_H_
 #define NPUBANK_LAZY_TENSOR_RECIPE_H_
 
@@ -19,6 +22,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lazy_tensor/digest.h"
@@ -68,6 +72,8 @@ class Recipe {
   const RecipeOp& op() const { return op_; }
   absl::Span<const RecipePtr> inputs() const { return inputs_; }
   int depth() const { return depth_; }
+  // Each Constant reachable from here once, with its operation.
+  void ForEachConstant(absl::FunctionRef<void(const Recipe&, const ConstantOp&)> visit) const;
   // Bytes of source this recipe holds (each Constant reachable from it once).
   uint64_t SourceBytes() const;
   // Whether every source identity means the same bytes in another process.

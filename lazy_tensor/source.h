@@ -1,19 +1,30 @@
 // Source: where constant bytes live, a file or a buffer in memory, and the identity of those bytes.
 //
 //   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<Source> file, Source::OpenFile("model.safetensors"));
-//   NPUBANK_ASSIGN_OR_RETURN(absl::Span<const std::byte> bytes, file->View(offset, length));
+//   NPUBANK_RETURN_IF_ERROR(file->Read(offset, absl::MakeSpan(header)));
 //
-// Identity is never an address. A file is (device, inode, size, mtime in ns): two paths or hard links to
-// one file agree; a file rewritten in place is another source. A buffer is a number that is never
-// reused, with a random process key, so that two processes never mistake each other's buffers.
+// Identity is never an address. A file is (device, inode, size, mtime in ns): two paths or hard
+// links to one file agree; a file rewritten in place is another source. A buffer is a number that
+// is never reused, with a random process key, so that two processes never mistake each other's
+// buffers.
+//
+// A file that changes while it is open. Read copies through the file descriptor, so a file that
+// another program truncates gives DataLoss and never SIGBUS; the evaluator reads files only in this
+// way and asks CheckUnchanged after every tile. View hands out the mapping itself: it checks the
+// file first, but a file truncated between the check and the access does raise SIGBUS, as with any
+// mapping; take a View only of files that are not being replaced in place, or install a handler. A
+// change is seen by size and mtime: a rewrite of the same size within one tick of the file system's
+// clock (often 1 to 4 ms) after the open is not seen.
 //
 // Ownership: shared. A recipe's Constant keeps its Source, and a SourceHold on its range, alive.
 // Threads: every method may be called from any thread at any time.
-// Errors: NotFound / PermissionDenied when a file cannot be opened; OutOfRange for a range beyond the
-// end; DataLoss when the file has changed or shrunk since it was opened (reopen the checkpoint).
+// Errors: NotFound / PermissionDenied when a file cannot be opened; InvalidArgument for what is not
+// a regular file; OutOfRange for a range beyond the end; DataLoss when the file has changed or
+// shrunk since it was opened (reopen the checkpoint); Unavailable when the system fails to read.
 #ifndef NPUBANK_LAZY_TENSOR_SOURCE_H_
 #define NPUBANK_LAZY_TENSOR_SOURCE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,8 +39,8 @@
 namespace npubank {
 
 enum class FileAccess {
-  kMap,   // MAP_SHARED, read-only
-  kRead,  // pread into the caller's memory: for file systems where mapping is slow or unsafe
+  kMap,   // View works (MAP_SHARED, read-only, mapped at the first View)
+  kRead,  // never mapped: for file systems where mapping is slow or unsafe
 };
 
 class Source {
@@ -39,7 +50,9 @@ class Source {
   // Takes the bytes; `name` appears in messages and snapshots.
   static std::shared_ptr<Source> FromBuffer(std::vector<std::byte> bytes, std::string name);
 
-  virtual ~Source() = default;
+  virtual ~Source();
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
 
   const std::string& name() const { return name_; }  // the path, or the buffer's name
   const Digest& identity() const { return identity_; }
@@ -47,21 +60,32 @@ class Source {
   // Whether the identity means the same bytes in another process: true for files.
   virtual bool persistent() const = 0;
 
-  // Copies [offset, offset + out.size()) into `out`. A file that shrank gives DataLoss, never SIGBUS.
+  // Copies [offset, offset + out.size()) into `out`. A file that shrank gives DataLoss, never
+  // SIGBUS.
   virtual absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const = 0;
-  // The bytes where they are, valid while the Source lives; FailedPrecondition for FileAccess::kRead.
-  virtual absl::StatusOr<absl::Span<const std::byte>> View(uint64_t offset, uint64_t length) const = 0;
+  // The bytes where they are, valid while the Source lives; FailedPrecondition for
+  // FileAccess::kRead.
+  virtual absl::StatusOr<absl::Span<const std::byte>> View(uint64_t offset,
+                                                           uint64_t length) const = 0;
   // The bytes in [offset, offset + length) will not be needed soon: a mapping gives its pages back.
   virtual void Release(uint64_t offset, uint64_t length) const = 0;
+  // All the bytes, for a source that is plain memory and cannot change or fault; empty otherwise.
+  virtual absl::Span<const std::byte> InMemory() const { return {}; }
+  // DataLoss when what was read so far may not be what the identity says. One fstat for a file.
+  virtual absl::Status CheckUnchanged() const { return absl::OkStatus(); }
 
  protected:
-  Source(std::string name, Digest identity, uint64_t size)
-      : name_(std::move(name)), identity_(identity), size_(size) {}
+  Source(std::string name, Digest identity, uint64_t size);
 
  private:
+  friend class SourceHold;
+  friend struct HeldSourceReader;  // retention.cc
   std::string name_;
   Digest identity_;
   uint64_t size_;
+  // What recipes hold of this source (retention.h).
+  std::atomic<uint64_t> held_bytes_{0};
+  std::atomic<uint64_t> holders_{0};
 };
 
 }  // namespace npubank

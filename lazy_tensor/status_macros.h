@@ -25,10 +25,10 @@ inline absl::Status Annotate(const absl::Status& status, absl::string_view conte
 #define NPUBANK_CONCAT_INNER(a, b) a##b
 #define NPUBANK_CONCAT(a, b) NPUBANK_CONCAT_INNER(a, b)
 
-#define NPUBANK_RETURN_IF_ERROR(expression)                       \
-  do {                                                            \
-    absl::Status npubank_status = (expression);                   \
-    if (!npubank_status.ok()) return npubank_status;              \
+#define NPUBANK_RETURN_IF_ERROR(expression)          \
+  do {                                               \
+    absl::Status npubank_status = (expression);      \
+    if (!npubank_status.ok()) return npubank_status; \
   } while (false)
 
 #define NPUBANK_ASSIGN_OR_RETURN(declaration, expression) \

@@ -1,0 +1,229 @@
+#include "lazy_tensor/produce.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "lazy_tensor/kernels/convert.h"
+#include "lazy_tensor/read_box.h"
+#include "lazy_tensor/status_macros.h"
+
+namespace npubank {
+namespace {
+
+// A piece of a chain of steps on values: its buffers stay in the second-level cache.
+constexpr size_t kCachedBytes = 256 << 10;
+// Scratch of a node whose target is not dense: large pieces give the copy long runs on both sides.
+constexpr size_t kMaxBlockBytes = 1 << 20;
+// Where a run of elements that follow each other in `recipe` lies in memory, if it does.
+const std::byte* FindRun(const Recipe& recipe, int64_t begin) {
+  if (const auto* op = std::get_if<ConstantOp>(&recipe.op())) {
+    const absl::Span<const std::byte> memory = op->hold->source().InMemory();
+    const int64_t bit = begin * BitWidth(recipe.type().element());
+    if (memory.empty() || bit % 8 != 0) return nullptr;
+    return memory.data() + op->offset + bit / 8;
+  }
+  if (std::holds_alternative<ReshapeOp>(recipe.op())) return FindRun(*recipe.inputs()[0], begin);
+  if (const auto* op = std::get_if<SliceOp>(&recipe.op())) {
+    const Shape& from = recipe.inputs()[0]->type().shape();
+    int64_t row = 1;
+    for (int a = 1; a < from.rank(); ++a) {
+      if (recipe.type().shape().dim(a) != from.dim(a)) return nullptr;
+      row *= from.dim(a);
+    }
+    return FindRun(*recipe.inputs()[0], begin + op->start[0] * row);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+// A piece of the scratch stack; given back when destroyed.
+class Producer::Block {
+ public:
+  Block(Producer& producer, size_t bytes)
+      : producer_(producer), whole_(producer.scratch_), bytes_(whole_.first(bytes)) {
+    producer_.scratch_.remove_prefix(bytes);
+  }
+  ~Block() { producer_.scratch_ = whole_; }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  absl::Span<std::byte> bytes() const { return bytes_; }
+  std::byte* data() const { return bytes_.data(); }
+
+ private:
+  Producer& producer_;
+  const absl::Span<std::byte> whole_;
+  const absl::Span<std::byte> bytes_;
+};
+
+size_t Producer::Share(const Recipe& recipe) const {
+  const size_t share = scratch_.size() / static_cast<size_t>(recipe.depth());
+  return std::min(share, kMaxBlockBytes) / 64 * 64;
+}
+
+absl::Status Producer::WithBlock(int64_t bytes, absl::FunctionRef<absl::Status(std::byte*)> body) {
+  const Block block(*this, static_cast<size_t>(bytes));
+  return body(block.data());
+}
+
+void Producer::Touch(const Source& source) {
+  if (std::find(touched_.begin(), touched_.end(), &source) == touched_.end()) {
+    touched_.push_back(&source);
+  }
+}
+
+absl::Status Producer::CheckSources() {
+  for (const Source* source : touched_) NPUBANK_RETURN_IF_ERROR(source->CheckUnchanged());
+  touched_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status Producer::Produce(const Recipe& recipe, const Box& box, const Target& target) {
+  if (box.elements() == 0) return absl::OkStatus();
+  return std::visit([&](const auto& op) { return ProduceOp(op, recipe, box, target); },
+                    recipe.op());
+}
+
+absl::Status Producer::ProduceOp(const ConstantOp& op, const Recipe& recipe, const Box& box,
+                                 const Target& target) {
+  const Source& source = op.hold->source();
+  const Shape& shape = recipe.type().shape();
+  const int bits = BitWidth(recipe.type().element());
+  const absl::Span<const std::byte> memory = source.InMemory();
+  if (!memory.empty()) {
+    CopyBox(box, bits, memory.data() + op.offset, FlatStart(box, shape), DenseStrides(shape.dims()),
+            target);
+    return absl::OkStatus();
+  }
+  Touch(source);
+  const Block block(*this, Share(recipe));
+  return ReadBox(StoredTensor{source, op.offset, shape, bits}, box, block.bytes(), target);
+}
+
+absl::Status Producer::ProduceOp(const ConcatOp& op, const Recipe& recipe, const Box& box,
+                                 const Target& target) {
+  int64_t begin = 0;  // of the input along the axis
+  const int64_t first = box.start[op.axis];
+  const int64_t last = first + box.extent[op.axis];
+  for (const RecipePtr& input : recipe.inputs()) {
+    const int64_t end = begin + input->type().shape().dim(op.axis);
+    const int64_t from = std::max(begin, first);
+    const int64_t to = std::min(end, last);
+    if (from < to) {
+      Box part = box;
+      part.start[op.axis] = from - begin;
+      part.extent[op.axis] = to - from;
+      Target place = target;
+      place.offset += (from - first) * target.stride[op.axis];
+      NPUBANK_RETURN_IF_ERROR(Produce(*input, part, place));
+    }
+    begin = end;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Producer::ProduceOp(const SliceOp& op, const Recipe& recipe, const Box& box,
+                                 const Target& target) {
+  Box shifted = box;
+  for (int a = 0; a < box.rank; ++a) shifted.start[a] += op.start[a];
+  return Produce(*recipe.inputs()[0], shifted, target);
+}
+
+absl::Status Producer::ProduceOp(const PermuteOp& op, const Recipe& recipe, const Box& box,
+                                 const Target& target) {
+  Box turned = box;
+  Target place = target;
+  for (int a = 0; a < box.rank; ++a) {
+    turned.start[op.order[a]] = box.start[a];
+    turned.extent[op.order[a]] = box.extent[a];
+    place.stride[op.order[a]] = target.stride[a];
+  }
+  return Produce(*recipe.inputs()[0], turned, place);
+}
+
+absl::Status Producer::ProduceOp(const ReshapeOp&, const Recipe& recipe, const Box& box,
+                                 const Target& target) {
+  // Neighbouring reshapes are one.
+  const Recipe* input = recipe.inputs()[0].get();
+  while (std::holds_alternative<ReshapeOp>(input->op())) input = input->inputs()[0].get();
+  const Shape& from = input->type().shape();
+  const AxisValues from_strides = DenseStrides(from.dims());
+  const Shape& shape = recipe.type().shape();
+
+  // Pieces that are one run here and go to evenly spaced places there: the same run, cut along the
+  // input's axes.
+  int64_t step = 1;
+  const auto one_run = [&](const Box& piece) {
+    if (RunLength(piece, shape) != piece.elements()) return false;
+    int64_t run = 1;
+    for (int a = piece.rank - 1; a >= 0; --a) {
+      if (piece.extent[a] == 1) continue;
+      if (run == 1) step = target.stride[a];
+      if (target.stride[a] != step * run) return false;
+      run *= piece.extent[a];
+    }
+    return true;
+  };
+  return ForEachPiece(box, one_run, [&](const Box& piece) {
+    const int64_t begin = FlatStart(piece, shape);
+    const int64_t offset = target.OffsetOf(box, piece);
+    return ForEachBox(from, begin, begin + piece.elements(), [&](const Box& part, int64_t first) {
+      Target place{target.data, offset + first * step, from_strides};
+      for (int a = 0; a < part.rank; ++a) place.stride[a] *= step;
+      return Produce(*input, part, place);
+    });
+  });
+}
+
+absl::StatusOr<const std::byte*> Producer::Dense(const Recipe& recipe, const Box& box,
+                                                 std::byte* buffer) {
+  const Shape& shape = recipe.type().shape();
+  if (RunLength(box, shape) == box.elements()) {
+    if (const std::byte* run = FindRun(recipe, FlatStart(box, shape))) return run;
+  }
+  NPUBANK_RETURN_IF_ERROR(Produce(recipe, box, Target{buffer, 0, DenseStrides(box.extents())}));
+  return buffer;
+}
+
+absl::Status Producer::ProduceOp(const ConvertOp&, const Recipe& recipe, const Box& box,
+                                 const Target& target) {
+  // The chain of conversions that ends here, last step first, and what it starts from.
+  std::vector<const Recipe*> steps;
+  const Recipe* base = &recipe;
+  int bits = BitWidth(base->type().element());
+  while (std::holds_alternative<ConvertOp>(base->op())) {
+    steps.push_back(base);
+    base = base->inputs()[0].get();
+    bits = std::max(bits, BitWidth(base->type().element()));
+  }
+  const size_t limit = target.IsDenseFor(box) ? kCachedBytes : kMaxBlockBytes;
+  const size_t half = std::min(Share(recipe), limit) / 2;
+  const Block block(*this, 2 * half);
+  std::byte* const buffers[2] = {block.data(), block.data() + half};
+  const int64_t capacity = static_cast<int64_t>(half) * 8 / bits;
+  const int out_bits = BitWidth(recipe.type().element());
+
+  const auto fits = [&](const Box& piece) { return piece.elements() <= capacity; };
+  return ForEachPiece(box, fits, [&](const Box& piece) -> absl::Status {
+    const int64_t count = piece.elements();
+    std::byte* const direct = target.WholeBytes(box, piece, out_bits);
+    NPUBANK_ASSIGN_OR_RETURN(const std::byte* in, Dense(*base, piece, buffers[0]));
+    ElementType from = base->type().element();
+    for (size_t i = steps.size(); i-- > 0;) {
+      const ElementType to = steps[i]->type().element();
+      std::byte* out = in == buffers[0] ? buffers[1] : buffers[0];
+      if (i == 0 && direct != nullptr) out = direct;
+      kernels::Convert(from, in, to, out, static_cast<size_t>(count));
+      in = out;
+      from = to;
+    }
+    if (direct == nullptr) {
+      Target place = target;
+      place.offset = target.OffsetOf(box, piece);
+      CopyBox(piece, out_bits, in, 0, DenseStrides(piece.extents()), place);
+    }
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace npubank

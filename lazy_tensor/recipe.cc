@@ -1,0 +1,266 @@
+#include "lazy_tensor/recipe.h"
+
+#include <algorithm>
+#include <array>
+#include <unordered_set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lazy_tensor/kernels/convert.h"
+#include "lazy_tensor/status_macros.h"
+
+namespace npubank {
+namespace {
+
+// Descriptions are for people: a long one ends in "...".
+constexpr size_t kMaxDescription = 2000;
+
+absl::Status CheckInput(absl::string_view operation, const RecipePtr& input) {
+  if (input != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(operation, " of no tensor"));
+}
+
+// Every node of a DAG once, inputs before users.
+void VisitOnce(const Recipe& recipe, std::unordered_set<const Recipe*>& seen,
+               absl::FunctionRef<void(const Recipe&)> visit) {
+  if (!seen.insert(&recipe).second) return;
+  for (const RecipePtr& input : recipe.inputs()) VisitOnce(*input, seen, visit);
+  visit(recipe);
+}
+
+DigestBuilder BuilderFor(absl::string_view operation, absl::Span<const RecipePtr> inputs) {
+  DigestBuilder builder(operation);
+  builder.Add(static_cast<int64_t>(inputs.size()));
+  for (const RecipePtr& input : inputs) builder.Add(input->digest());
+  return builder;
+}
+
+}  // namespace
+
+absl::StatusOr<RecipePtr> Recipe::Make(RecipeOp op, std::vector<RecipePtr> inputs, TensorType type,
+                                       Digest digest) {
+  int depth = 1;
+  for (const RecipePtr& input : inputs) depth = std::max(depth, input->depth() + 1);
+  if (depth > kMaxDepth) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a recipe of more than ", kMaxDepth, " steps, ending in ", type.ToString()));
+  }
+  std::shared_ptr<Recipe> recipe(new Recipe);
+  recipe->op_ = std::move(op);
+  recipe->inputs_ = std::move(inputs);
+  recipe->type_ = std::move(type);
+  recipe->digest_ = digest;
+  recipe->depth_ = depth;
+  return RecipePtr(std::move(recipe));
+}
+
+absl::StatusOr<RecipePtr> Recipe::Constant(std::shared_ptr<Source> source, uint64_t offset,
+                                           TensorType type, std::string name) {
+  if (source == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("constant ", name, " without a source"));
+  }
+  const auto bytes = static_cast<uint64_t>(type.bytes());
+  if (offset > source->size() || bytes > source->size() - offset) {
+    return absl::InvalidArgumentError(absl::StrCat("constant ", name, " ", type.ToString(),
+                                                   " at byte ", offset, " lies beyond the ",
+                                                   source->size(), " bytes of ", source->name()));
+  }
+  const Digest digest = DigestBuilder("constant")
+                            .Add(source->identity())
+                            .Add(static_cast<int64_t>(offset))
+                            .Add(ElementTypeName(type.element()))
+                            .Add(type.shape().dims())
+                            .Finish();
+  auto hold = std::make_shared<const SourceHold>(std::move(source), bytes);
+  return Make(ConstantOp{std::move(hold), offset, std::move(name)}, {}, std::move(type), digest);
+}
+
+absl::StatusOr<RecipePtr> Recipe::Concat(std::vector<RecipePtr> inputs, int axis) {
+  if (inputs.empty()) return absl::InvalidArgumentError("concat of no tensors");
+  for (const RecipePtr& input : inputs) NPUBANK_RETURN_IF_ERROR(CheckInput("concat", input));
+  const TensorType& first = inputs.front()->type();
+  if (axis < 0 || axis >= first.shape().rank()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("concat along axis ", axis, " of ", first.ToString()));
+  }
+  std::vector<int64_t> dims(first.shape().dims().begin(), first.shape().dims().end());
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    const TensorType& other = inputs[i]->type();
+    bool fits = other.element() == first.element() && other.shape().rank() == first.shape().rank();
+    for (int a = 0; fits && a < first.shape().rank(); ++a) {
+      fits = a == axis || other.shape().dim(a) == first.shape().dim(a);
+    }
+    if (!fits) {
+      return absl::InvalidArgumentError(absl::StrCat("concat along axis ", axis, " of ",
+                                                     first.ToString(), " and ", other.ToString()));
+    }
+    dims[axis] += other.shape().dim(axis);  // both at most 2^62: checked again before the next
+    if (dims[axis] > (int64_t{1} << 62)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("concat along axis ", axis, " has more than 2^62 elements"));
+    }
+  }
+  if (inputs.size() == 1) return std::move(inputs.front());
+  NPUBANK_ASSIGN_OR_RETURN(Shape shape, Shape::Create(dims));
+  NPUBANK_ASSIGN_OR_RETURN(TensorType type, TensorType::Create(first.element(), std::move(shape)));
+  const Digest digest = BuilderFor("concat", inputs).Add(axis).Finish();
+  return Make(ConcatOp{axis}, std::move(inputs), std::move(type), digest);
+}
+
+absl::StatusOr<RecipePtr> Recipe::Slice(RecipePtr input, absl::Span<const int64_t> start,
+                                        absl::Span<const int64_t> size) {
+  NPUBANK_RETURN_IF_ERROR(CheckInput("slice", input));
+  const Shape& shape = input->type().shape();
+  const auto rank = static_cast<size_t>(shape.rank());
+  bool fits = start.size() == rank && size.size() == rank;
+  for (size_t a = 0; fits && a < rank; ++a) {
+    const int64_t dim = shape.dim(static_cast<int>(a));
+    fits = start[a] >= 0 && size[a] >= 0 && start[a] <= dim && size[a] <= dim - start[a];
+  }
+  if (!fits) {
+    return absl::InvalidArgumentError(absl::StrCat("slice at [", absl::StrJoin(start, ","),
+                                                   "] of size [", absl::StrJoin(size, ","), "] of ",
+                                                   input->type().ToString()));
+  }
+  if (size == shape.dims()) return input;
+  NPUBANK_ASSIGN_OR_RETURN(Shape sliced, Shape::Create(size));
+  NPUBANK_ASSIGN_OR_RETURN(TensorType type,
+                           TensorType::Create(input->type().element(), std::move(sliced)));
+  const Digest digest = BuilderFor("slice", {input}).Add(start).Add(size).Finish();
+  return Make(SliceOp{{start.begin(), start.end()}}, {std::move(input)}, std::move(type), digest);
+}
+
+absl::StatusOr<RecipePtr> Recipe::Reshape(RecipePtr input, absl::Span<const int64_t> dims) {
+  NPUBANK_RETURN_IF_ERROR(CheckInput("reshape", input));
+  absl::StatusOr<Shape> shape = Shape::Create(dims);
+  if (!shape.ok() || shape->num_elements() != input->type().num_elements()) {
+    return absl::InvalidArgumentError(absl::StrCat("reshape of ", input->type().ToString(), " to [",
+                                                   absl::StrJoin(dims, ","), "]"));
+  }
+  if (*shape == input->type().shape()) return input;
+  NPUBANK_ASSIGN_OR_RETURN(TensorType type,
+                           TensorType::Create(input->type().element(), *std::move(shape)));
+  const Digest digest = BuilderFor("reshape", {input}).Add(dims).Finish();
+  return Make(ReshapeOp{}, {std::move(input)}, std::move(type), digest);
+}
+
+absl::StatusOr<RecipePtr> Recipe::Permute(RecipePtr input, absl::Span<const int> order) {
+  NPUBANK_RETURN_IF_ERROR(CheckInput("permute", input));
+  const Shape& shape = input->type().shape();
+  std::array<bool, Shape::kMaxRank> used = {};
+  bool fits = order.size() == static_cast<size_t>(shape.rank());
+  bool moves = false;
+  std::vector<int64_t> dims;
+  std::vector<int64_t> axes;
+  for (size_t a = 0; fits && a < order.size(); ++a) {
+    const int axis = order[a];
+    fits = axis >= 0 && axis < shape.rank() && !used[axis];
+    if (!fits) break;
+    used[axis] = true;
+    moves |= axis != static_cast<int>(a);
+    dims.push_back(shape.dim(axis));
+    axes.push_back(axis);
+  }
+  if (!fits) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("permute(", absl::StrJoin(order, ","), ") of ", input->type().ToString()));
+  }
+  if (!moves) return input;
+  NPUBANK_ASSIGN_OR_RETURN(Shape permuted, Shape::Create(dims));
+  NPUBANK_ASSIGN_OR_RETURN(TensorType type,
+                           TensorType::Create(input->type().element(), std::move(permuted)));
+  const Digest digest = BuilderFor("permute", {input}).Add(axes).Finish();
+  return Make(PermuteOp{{order.begin(), order.end()}}, {std::move(input)}, std::move(type), digest);
+}
+
+absl::StatusOr<RecipePtr> Recipe::Convert(RecipePtr input, ElementType to) {
+  NPUBANK_RETURN_IF_ERROR(CheckInput("convert", input));
+  if (!kernels::CanConvert(input->type().element(), to)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("convert of ", input->type().ToString(), " to ", ElementTypeName(to)));
+  }
+  if (input->type().element() == to) return input;
+  NPUBANK_ASSIGN_OR_RETURN(TensorType type, TensorType::Create(to, input->type().shape()));
+  const Digest digest = BuilderFor("convert", {input}).Add(ElementTypeName(to)).Finish();
+  return Make(ConvertOp{}, {std::move(input)}, std::move(type), digest);
+}
+
+void Recipe::ForEachConstant(
+    absl::FunctionRef<void(const Recipe&, const ConstantOp&)> visit) const {
+  std::unordered_set<const Recipe*> seen;
+  VisitOnce(*this, seen, [&](const Recipe& recipe) {
+    if (const auto* constant = std::get_if<ConstantOp>(&recipe.op())) visit(recipe, *constant);
+  });
+}
+
+uint64_t Recipe::SourceBytes() const {
+  uint64_t bytes = 0;
+  ForEachConstant([&](const Recipe& recipe, const ConstantOp&) {
+    bytes += static_cast<uint64_t>(recipe.type().bytes());
+  });
+  return bytes;
+}
+
+bool Recipe::Persistent() const {
+  bool persistent = true;
+  ForEachConstant([&](const Recipe&, const ConstantOp& constant) {
+    persistent &= constant.hold->source().persistent();
+  });
+  return persistent;
+}
+
+namespace {
+
+void AppendDescription(const Recipe& recipe, std::string& text);
+
+struct OperationWords {
+  const Recipe& recipe;
+  std::string operator()(const ConstantOp& op) const {
+    return absl::StrCat(op.name, op.name.empty() ? "" : " ", recipe.type().ToString());
+  }
+  std::string operator()(const ConcatOp& op) const { return absl::StrCat("concat(", op.axis, ")"); }
+  std::string operator()(const SliceOp& op) const {
+    return absl::StrCat("slice(at [", absl::StrJoin(op.start, ","), "], ",
+                        recipe.type().shape().ToString(), ")");
+  }
+  std::string operator()(const ReshapeOp&) const {
+    return absl::StrCat("reshape(", absl::StrJoin(recipe.type().shape().dims(), ","), ")");
+  }
+  std::string operator()(const PermuteOp& op) const {
+    return absl::StrCat("permute(", absl::StrJoin(op.order, ","), ")");
+  }
+  std::string operator()(const ConvertOp&) const {
+    return absl::StrCat("convert(", ElementTypeName(recipe.type().element()), ")");
+  }
+};
+
+// Stops when the text is long enough: shared sub-recipes may repeat without end.
+void AppendDescription(const Recipe& recipe, std::string& text) {
+  const bool several = recipe.inputs().size() > 1;
+  if (several) text += '(';
+  absl::string_view separator = "";
+  for (const RecipePtr& input : recipe.inputs()) {
+    if (text.size() > kMaxDescription) return;
+    absl::StrAppend(&text, separator);
+    AppendDescription(*input, text);
+    separator = ", ";
+  }
+  if (several) text += ')';
+  if (!recipe.inputs().empty()) text += " -> ";
+  text += std::visit(OperationWords{recipe}, recipe.op());
+}
+
+}  // namespace
+
+std::string Recipe::Describe() const {
+  std::string text;
+  AppendDescription(*this, text);
+  if (text.size() > kMaxDescription) {
+    text.resize(kMaxDescription);
+    text += "...";
+  }
+  return text;
+}
+
+}  // namespace npubank
