@@ -1,0 +1,132 @@
+#include "tests/support/random_recipe.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace npubank::testing {
+namespace {
+
+std::vector<int64_t> DimsOf(const Recipe& recipe) {
+  const absl::Span<const int64_t> dims = recipe.type().shape().dims();
+  return {dims.begin(), dims.end()};
+}
+
+RecipePtr Or(absl::StatusOr<RecipePtr> made, RecipePtr otherwise) {
+  return made.ok() ? *std::move(made) : std::move(otherwise);
+}
+
+}  // namespace
+
+int64_t RandomRecipes::Pick(int64_t low, int64_t high) {
+  return std::uniform_int_distribution<int64_t>(low, high)(random_);
+}
+
+RecipePtr RandomRecipes::Make(int steps) {
+  RecipePtr recipe = Constant();
+  for (int i = 0; i < steps; ++i) recipe = Step(std::move(recipe));
+  return recipe;
+}
+
+RecipePtr RandomRecipes::Constant() {
+  const ElementType element = *ElementTypeFromNumber(static_cast<uint32_t>(Pick(1, 18)));
+  std::vector<int64_t> dims;
+  int64_t count = 1;
+  for (int64_t rank = Pick(0, 5); rank > 0; --rank) {
+    const int64_t dim =
+        Pick(1, std::min<int64_t>(max_elements_ / count, rank == 1 ? max_elements_ / 30 : 12));
+    dims.push_back(dim);
+    count *= dim;
+  }
+  const TensorType type = *TensorType::Create(element, *Shape::Create(dims));
+  const int64_t offset = Pick(0, 70);
+  std::vector<std::byte> bytes(static_cast<size_t>(offset + type.bytes() + Pick(0, 9)));
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(Pick(0, 255));
+
+  const std::string name = "t" + std::to_string(constants_.size());
+  std::shared_ptr<Source> source;
+  if (Pick(0, 1) == 0) {
+    source = Source::FromBuffer(std::move(bytes), name);
+  } else {
+    files_.emplace_back(bytes);
+    source = *Source::OpenFile(files_.back().path(),
+                               Pick(0, 1) == 0 ? FileAccess::kMap : FileAccess::kRead);
+  }
+  RecipePtr recipe = *Recipe::Constant(source, static_cast<uint64_t>(offset), type, name);
+  constants_[name] = recipe;
+  return recipe;
+}
+
+RecipePtr RandomRecipes::Step(RecipePtr recipe) {
+  switch (Pick(0, 4)) {
+    case 0:
+      return Concat(std::move(recipe));
+    case 1:
+      return Slice(std::move(recipe));
+    case 2:
+      return Reshape(std::move(recipe));
+    case 3:
+      return Permute(std::move(recipe));
+    default:
+      return Convert(std::move(recipe));
+  }
+}
+
+// With itself, a part of itself, or a tensor made to fit.
+RecipePtr RandomRecipes::Concat(RecipePtr recipe) {
+  const int rank = recipe->type().shape().rank();
+  if (rank == 0 || recipe->type().num_elements() > max_elements_) return recipe;
+  const int axis = static_cast<int>(Pick(0, rank - 1));
+  std::vector<RecipePtr> inputs = {recipe};
+  for (int64_t more = Pick(1, 3); more > 0; --more) {
+    RecipePtr other = recipe;
+    if (Pick(0, 1) == 0) {
+      std::vector<int64_t> size = DimsOf(*recipe);
+      size[axis] = Pick(0, size[axis]);
+      other = *Recipe::Slice(recipe, std::vector<int64_t>(size.size(), 0), size);
+    }
+    inputs.push_back(std::move(other));
+  }
+  std::shuffle(inputs.begin(), inputs.end(), random_);
+  return Or(Recipe::Concat(inputs, axis), recipe);
+}
+
+RecipePtr RandomRecipes::Slice(RecipePtr recipe) {
+  std::vector<int64_t> start;
+  std::vector<int64_t> size;
+  for (int64_t dim : DimsOf(*recipe)) {
+    start.push_back(Pick(0, 1) == 0 ? 0 : Pick(0, dim));
+    size.push_back(Pick(0, 1) == 0
+                       ? dim - start.back()
+                       : Pick(std::min<int64_t>(1, dim - start.back()), dim - start.back()));
+  }
+  return *Recipe::Slice(recipe, start, size);
+}
+
+// Shuffles the dimensions' prime factors over new dimensions.
+RecipePtr RandomRecipes::Reshape(RecipePtr recipe) {
+  int64_t rest = recipe->type().num_elements();
+  std::vector<int64_t> dims(static_cast<size_t>(Pick(1, 5)), 1);
+  if (rest == 0) dims[0] = 0;
+  for (int64_t factor = 2; rest > 1; ++factor) {
+    while (rest % factor == 0) {
+      dims[static_cast<size_t>(Pick(0, static_cast<int64_t>(dims.size()) - 1))] *= factor;
+      rest /= factor;
+    }
+  }
+  return Or(Recipe::Reshape(recipe, dims), recipe);
+}
+
+RecipePtr RandomRecipes::Permute(RecipePtr recipe) {
+  std::vector<int> order(static_cast<size_t>(recipe->type().shape().rank()));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random_);
+  return *Recipe::Permute(recipe, order);
+}
+
+RecipePtr RandomRecipes::Convert(RecipePtr recipe) {
+  const ElementType to = *ElementTypeFromNumber(static_cast<uint32_t>(Pick(1, 18)));
+  return Or(Recipe::Convert(recipe, to), recipe);
+}
+
+}  // namespace npubank::testing

@@ -1,0 +1,96 @@
+// Random chains of operations: whatever the tiles, threads and scratch, the bytes are those of the
+// plain whole-tensor reference. A failure prints the seed; set NPUBANK_SEED to it to see the
+// failure again.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+
+#include "lazy_tensor/evaluate.h"
+#include "tests/support/random_recipe.h"
+#include "tests/support/reference_evaluate.h"
+
+namespace npubank {
+namespace {
+
+using testing::RandomRecipes;
+using testing::ReferenceEvaluate;
+using Bytes = std::vector<std::byte>;
+
+constexpr int kRecipes = 600;
+constexpr int kLargeRecipes = 25;  // of several tiles
+
+uint64_t FirstSeed() {
+  if (const char* text = std::getenv("NPUBANK_SEED")) return std::strtoull(text, nullptr, 10);
+  return std::random_device()();
+}
+
+// Runs `check` for many seeds, or for the one that is asked for.
+template <typename Check>
+void ForEachSeed(int recipes, Check check) {
+  const uint64_t first = FirstSeed();
+  const int count = std::getenv("NPUBANK_SEED") == nullptr ? recipes : 1;
+  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(count); ++seed) {
+    SCOPED_TRACE("NPUBANK_SEED=" + std::to_string(seed));
+    check(seed);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+// What evaluation leaves unwritten shows as this.
+Bytes Untouched(size_t size) { return Bytes(size, std::byte{0xa5}); }
+
+void ExpectReferenceOnAnyWorkers(RandomRecipes& random) {
+  static Workers inline_only(0);
+  static Workers two(2);
+  const RecipePtr recipe = random.Make(static_cast<int>(random.Pick(0, 7)));
+  SCOPED_TRACE(recipe->Describe());
+  const Bytes expected = ReferenceEvaluate(*recipe);
+  for (Workers* workers : {static_cast<Workers*>(nullptr), &inline_only, &two}) {
+    EvaluateOptions options;
+    options.workers = workers;
+    options.scratch_bytes = size_t{1} << random.Pick(0, 22);
+    Bytes out = Untouched(expected.size());
+    ASSERT_EQ(Evaluate(*recipe, absl::MakeSpan(out), options), absl::OkStatus());
+    ASSERT_TRUE(out == expected);
+  }
+}
+
+TEST(EvaluateProperty, TheResultIsTheReferenceWhateverTheThreadsAndTheScratch) {
+  ForEachSeed(kRecipes, [&](uint64_t seed) {
+    RandomRecipes random(seed);
+    ExpectReferenceOnAnyWorkers(random);
+  });
+}
+
+TEST(EvaluateProperty, TensorsOfSeveralTilesToo) {
+  ForEachSeed(kLargeRecipes, [&](uint64_t seed) {
+    RandomRecipes random(seed, 300000);
+    ExpectReferenceOnAnyWorkers(random);
+  });
+}
+
+TEST(EvaluateProperty, PiecesOfARangeMakeTheWhole) {
+  ForEachSeed(kRecipes, [&](uint64_t seed) {
+    RandomRecipes random(seed);
+    const RecipePtr recipe = random.Make(static_cast<int>(random.Pick(0, 7)));
+    SCOPED_TRACE(recipe->Describe());
+    const Bytes expected = ReferenceEvaluate(*recipe);
+    const int64_t unit = std::max(1, BitWidth(recipe->type().element()) / 8);
+    const auto units = static_cast<int64_t>(expected.size()) / unit;
+    Bytes out = Untouched(expected.size());
+    for (int64_t begin = 0; begin < units;) {
+      const int64_t count = random.Pick(1, units - begin);
+      const auto offset = static_cast<size_t>(begin * unit);
+      ASSERT_EQ(
+          EvaluateRange(*recipe, offset,
+                        absl::MakeSpan(out).subspan(offset, static_cast<size_t>(count * unit)), {}),
+          absl::OkStatus());
+      begin += count;
+    }
+    ASSERT_TRUE(out == expected);
+  });
+}
+
+}  // namespace
+}  // namespace npubank
