@@ -1,14 +1,14 @@
 // Checkpoint: a model on disk as named, lazy tensors.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<Checkpoint> model, Checkpoint::Open("path/to/folder"));
-//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr wq, model->Find("model.layers.0.self_attn.q_proj.weight"));
+//   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<const Checkpoint> model, Checkpoint::Open("folder"));
+//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr head, model->Find("lm_head.weight"));
 //
-// A folder holds config.json and either model.safetensors or model.safetensors.index.json with its shards.
-// Opening reads headers only. Find makes a Constant over the file; the file stays mapped while the
-// Checkpoint or any recipe over it lives, so drop the Checkpoint after loading.
+// A folder holds config.json and either model.safetensors or model.safetensors.index.json with its
+// shards. Opening reads headers only. Find makes a Constant over the file; the file stays mapped
+// while the Checkpoint or any recipe over it lives, so drop the Checkpoint after loading.
 //
-// Threads: immutable after Open. Errors: NotFound for a missing folder, file or tensor (naming it, and for a
-// tensor the file it should be in); InvalidArgument for whatever the files get wrong.
+// Threads: immutable after Open. Errors: NotFound for a missing folder, file or tensor (naming it,
+// and for a tensor the file it should be in); InvalidArgument for whatever the files get wrong.
 #ifndef NPUBANK_LAZY_TENSOR_FORMATS_CHECKPOINT_H_
 #define NPUBANK_LAZY_TENSOR_FORMATS_CHECKPOINT_H_
 
@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "lazy_tensor/formats/model_config.h"
@@ -43,7 +44,11 @@ class Checkpoint {
     TensorEntry entry;
   };
   Checkpoint() = default;
+  absl::Status AddFile(const std::string& file, FileAccess access);
+  absl::Status AddShards(const std::string& index, FileAccess access);
+
   std::string path_;
+  std::string listing_;  // the file that names all tensors, for messages
   ModelConfig config_;
   std::map<std::string, Stored> tensors_;
 };

@@ -1,10 +1,19 @@
-// ModelConfig: the shape of a Llama-family decoder, from config.json (or, later, GGUF metadata).
+// ModelConfig: the shape of a Llama-family decoder, from config.json or GGUF metadata.
 //
 //   NPUBANK_ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig("model/config.json"));
 //
-// Errors: NotFound when the file is missing; InvalidArgument naming the file and the key for a missing,
-// mistyped or out-of-range value, an architecture that is not of the Llama family, or a rope scaling that
-// is not understood. Every field is bounded when this returns: products of dimensions cannot overflow.
+// Accepted: model_type "llama", and "mistral", which is the same network with an optional sliding
+// window; its context_length then ends with the window, within which the two agree. Not accepted,
+// with a message: other model types, attention_bias or mlp_bias true, hidden_act other than "silu",
+// rope scaling other than "linear" and "llama3", partial rotary dimensions. Keys are those of
+// Hugging Face transformers, with its defaults: num_key_value_heads = num_attention_heads, head_dim
+// = hidden_size / num_attention_heads, rope_theta = 10000, tie_word_embeddings = false,
+// bos_token_id = 1, eos_token_id = 2; null means absent. The rope keys may also stand in
+// "rope_parameters", where newer versions of the library write them.
+//
+// Errors: NotFound when the file is missing; InvalidArgument naming the file and the key for a
+// missing, mistyped or out-of-range value. Every field is bounded when this returns (the kMax
+// constants), so that products of dimensions cannot overflow. Threads: values and pure functions.
 #ifndef NPUBANK_LAZY_TENSOR_FORMATS_MODEL_CONFIG_H_
 #define NPUBANK_LAZY_TENSOR_FORMATS_MODEL_CONFIG_H_
 
@@ -18,6 +27,11 @@
 namespace npubank {
 
 struct ModelConfig {
+  static constexpr int64_t kMaxVocab = int64_t{1} << 24;
+  static constexpr int64_t kMaxDim = int64_t{1} << 20;  // hidden, intermediate, heads x head_dim
+  static constexpr int64_t kMaxLayers = 1024;
+  static constexpr int64_t kMaxContext = int64_t{1} << 24;
+
   std::string model_type;
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
@@ -29,7 +43,8 @@ struct ModelConfig {
   int64_t context_length = 0;  // max_position_embeddings
   double rms_norm_eps = 1e-5;
   bool tied_embeddings = false;
-  // Interleaved pairs (2i, 2i+1), as in Meta's and GGUF's row order; otherwise rotate-half (i, i + d/2).
+  // Interleaved pairs (2i, 2i+1), as in Meta's and GGUF's row order; otherwise rotate-half (i, i +
+  // d/2).
   bool rope_interleaved = false;
   // Radians per position for each of the head_dim / 2 pairs; rope scaling already applied.
   std::vector<float> rope_frequencies;
@@ -37,6 +52,7 @@ struct ModelConfig {
   std::vector<int64_t> eos_tokens;
 };
 
+// `file` appears in messages only.
 absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json, const std::string& file);
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& path);
 

@@ -4,8 +4,12 @@
 //
 // Format (huggingface/safetensors): u64 little-endian header length, a JSON object
 // {name: {dtype, shape, data_offsets: [begin, end]}, "__metadata__": {...}}, then the data.
-// Checked: length within the file and 100 MB, dtype known, byte count = shape x dtype, ranges inside the
-// data, no overlap, no duplicate name. Errors: InvalidArgument naming the file and the tensor.
+// Checked: length within the file and 100 MB, dtype known, byte count = shape x dtype, ranges
+// inside the data, no overlap, no duplicate name. Gaps between tensors are allowed, and so are
+// unaligned offsets: the kernels need no alignment. Ownership: the entries are values, sorted by
+// offset; the source is only read. Cost: the header is read once; memory stays within a small
+// factor of it. Threads: a pure function. Errors: InvalidArgument naming the file and the tensor;
+// whatever source.Read returns.
 #ifndef NPUBANK_LAZY_TENSOR_FORMATS_SAFETENSORS_H_
 #define NPUBANK_LAZY_TENSOR_FORMATS_SAFETENSORS_H_
 

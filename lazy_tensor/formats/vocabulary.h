@@ -1,0 +1,41 @@
+// Vocabulary: the pieces that token ids stand for, with their merge scores.
+//
+//   NPUBANK_ASSIGN_OR_RETURN(Vocabulary vocabulary, ReadVocabulary("model/tokens.json"));
+//   vocabulary.pieces[403].text;   // " Once"
+//
+// tokens.json is a list, one object per id in order: [{"piece": " the", "score": -6.0}, ...]. A
+// piece
+// "<0x0A>" stands for the raw byte 0x0A; a space is a space. Unknown fields are ignored.
+// Errors: NotFound when the file is missing; InvalidArgument naming the file and the id for an
+// entry that is not an object with a string and a finite number, or for too many entries. Threads:
+// values and pure functions.
+#ifndef NPUBANK_LAZY_TENSOR_FORMATS_VOCABULARY_H_
+#define NPUBANK_LAZY_TENSOR_FORMATS_VOCABULARY_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace npubank {
+
+struct Vocabulary {
+  static constexpr size_t kMaxPieces = size_t{1} << 20;
+
+  struct Piece {
+    std::string text;
+    float score = 0;       // of two merges the one with the higher score comes first
+    bool control = false;  // never part of text, as GGUF marks <s> and its like
+  };
+  std::vector<Piece> pieces;  // by token id
+};
+
+// `file` appears in messages only.
+absl::StatusOr<Vocabulary> ParseVocabulary(absl::string_view json, const std::string& file);
+absl::StatusOr<Vocabulary> ReadVocabulary(const std::string& path);
+
+}  // namespace npubank
+
+#endif  // NPUBANK_LAZY_TENSOR_FORMATS_VOCABULARY_H_

@@ -1,0 +1,176 @@
+#include "lazy_tensor/formats/checkpoint.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lazy_tensor/retention.h"
+#include "tests/unit/formats/test_files.h"
+
+namespace npubank {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kConfig[] =
+    R"({"model_type":"llama","vocab_size":512,"hidden_size":64,"intermediate_size":172,
+        "num_hidden_layers":5,"num_attention_heads":8,"rms_norm_eps":1e-5,
+        "max_position_embeddings":256})";
+
+std::string OneTensor(const std::string& name, char fill) {
+  const std::string header =
+      absl::StrCat("{\"", name, "\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}");
+  return LittleEndian64(header.size()) + header + std::string(4, fill);
+}
+
+void ExpectRefused(const TemporaryFolder& folder, absl::StatusCode code, const std::string& why) {
+  const auto result = Checkpoint::Open(folder.path());
+  ASSERT_FALSE(result.ok()) << "accepted, but should say: " << why;
+  EXPECT_EQ(result.status().code(), code) << result.status();
+  EXPECT_THAT(std::string(result.status().message()), HasSubstr(why));
+  EXPECT_EQ(result.status().message().find('\n'), absl::string_view::npos) << "one line";
+}
+
+std::string BytesOf(const RecipePtr& recipe) {
+  const auto& constant = std::get<ConstantOp>(recipe->op());
+  std::string bytes(recipe->type().bytes(), '\0');
+  const absl::Status status = constant.hold->source().Read(
+      constant.offset, absl::MakeSpan(reinterpret_cast<std::byte*>(bytes.data()), bytes.size()));
+  EXPECT_TRUE(status.ok()) << status;
+  return bytes;
+}
+
+TEST(CheckpointTest, ATensorIsAConstantOverItsFile) {
+  const TemporaryFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("model.safetensors", OneTensor("w", 'w'));
+  for (const FileAccess access : {FileAccess::kMap, FileAccess::kRead}) {
+    const auto checkpoint = Checkpoint::Open(folder.path(), access);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    EXPECT_EQ((*checkpoint)->config().hidden_size, 64);
+    EXPECT_TRUE((*checkpoint)->Contains("w"));
+    EXPECT_FALSE((*checkpoint)->Contains("v"));
+    const auto tensor = (*checkpoint)->Find("w");
+    ASSERT_TRUE(tensor.ok()) << tensor.status();
+    EXPECT_EQ((*tensor)->type().ToString(), "U8[4]");
+    EXPECT_EQ(BytesOf(*tensor), "wwww");
+  }
+}
+
+TEST(CheckpointTest, ARecipeOutlivesItsCheckpointAndNothingElseHoldsTheSource) {
+  const TemporaryFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("model.safetensors", OneTensor("w", 'w'));
+  RecipePtr tensor;
+  {
+    const auto checkpoint = Checkpoint::Open(folder.path());
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+    EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
+    tensor = *(*checkpoint)->Find("w");
+  }
+  EXPECT_EQ(LiveSourceBytes(), 4u);
+  EXPECT_EQ(BytesOf(tensor), "wwww");
+  tensor.reset();
+  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
+}
+
+TEST(CheckpointTest, AMissingTensorIsNamedWithItsFile) {
+  const TemporaryFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("model.safetensors", OneTensor("w", 'w'));
+  const auto checkpoint = Checkpoint::Open(folder.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  const auto missing = (*checkpoint)->Find("v");
+  EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.status().message()), HasSubstr("\"v\""));
+  EXPECT_THAT(std::string(missing.status().message()), HasSubstr("model.safetensors"));
+}
+
+TEST(CheckpointTest, AMissingFolderIsOneClearLine) {
+  const auto result = Checkpoint::Open("/nonexistent/model");
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(std::string(result.status().message()),
+            "model folder \"/nonexistent/model\" does not exist");
+}
+
+TEST(CheckpointTest, IncompleteFoldersAreRefused) {
+  const TemporaryFolder folder;
+  ExpectRefused(folder, absl::StatusCode::kNotFound, "config.json");
+  folder.Write("config.json", kConfig);
+  ExpectRefused(folder, absl::StatusCode::kNotFound, "neither model.safetensors nor");
+  folder.Write("model.safetensors", "");
+  ExpectRefused(folder, absl::StatusCode::kInvalidArgument, "model.safetensors: truncated");
+}
+
+TEST(CheckpointTest, ShardsAreOneSetOfTensors) {
+  const TemporaryFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("one.safetensors", OneTensor("a", 'a'));
+  folder.Write("two.safetensors", OneTensor("b", 'b'));
+  folder.Write("model.safetensors.index.json",
+               R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors"}})");
+  const auto checkpoint = Checkpoint::Open(folder.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_EQ(BytesOf(*(*checkpoint)->Find("a")), "aaaa");
+  EXPECT_EQ(BytesOf(*(*checkpoint)->Find("b")), "bbbb");
+}
+
+TEST(CheckpointTest, ABadIndexIsRefused) {
+  const TemporaryFolder folder;
+  folder.Write("config.json", kConfig);
+  folder.Write("one.safetensors", OneTensor("a", 'a'));
+  folder.Write("two.safetensors", OneTensor("b", 'b'));
+  folder.Write("twin.safetensors", OneTensor("a", 'c'));
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  auto index = [&](const std::string& text) { folder.Write("model.safetensors.index.json", text); };
+  index(R"({"weight_map":{"a":"one.safetensors","c":"one.safetensors"}})");
+  ExpectRefused(folder, kInvalid, "maps tensor \"c\"");
+  index(R"({"weight_map":{"a":"two.safetensors","b":"one.safetensors"}})");
+  ExpectRefused(folder, kInvalid, "maps tensor \"a\"");
+  index(R"({"weight_map":{"a":"one.safetensors","b":"twin.safetensors"}})");
+  ExpectRefused(folder, kInvalid, "\"a\" is in both");
+  index(R"({"weight_map":{"a":"gone.safetensors"}})");
+  ExpectRefused(folder, absl::StatusCode::kNotFound, "gone.safetensors");
+  index(R"({"weight_map":{"a":5}})");
+  ExpectRefused(folder, kInvalid, "plain name");
+  index(R"({"weight_map":[]})");
+  ExpectRefused(folder, kInvalid, "weight_map");
+  index(R"([])");
+  ExpectRefused(folder, kInvalid, "weight_map");
+}
+
+TEST(CheckpointTest, AnIndexCannotPointOutOfItsFolder) {
+  const TemporaryFolder folder;
+  folder.Write("config.json", kConfig);
+  for (const char* shard :
+       {"../one.safetensors", "/etc/passwd", "a/b", ".", "..", "", "a\\u0000b"}) {
+    folder.Write("model.safetensors.index.json",
+                 absl::StrCat("{\"weight_map\":{\"a\":\"", shard, "\"}}"));
+    ExpectRefused(folder, absl::StatusCode::kInvalidArgument, "plain name");
+  }
+}
+
+TEST(CheckpointTest, TheShardedModelHasTheTensorsOfTheSingleFile) {
+  const std::string models = NPUBANK_SOURCE_DIR "/../shared/models/stories260K";
+  if (!std::filesystem::exists(models)) GTEST_SKIP() << "no test model at " << models;
+  const auto whole = Checkpoint::Open(models + "/hf-f32");
+  const auto sharded = Checkpoint::Open(models + "/hf-f32-sharded");
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  ASSERT_TRUE(sharded.ok()) << sharded.status();
+  EXPECT_EQ((*whole)->config().num_kv_heads, 4);
+  for (const char* name :
+       {"model.embed_tokens.weight", "model.norm.weight", "model.layers.4.mlp.down_proj.weight"}) {
+    const auto a = (*whole)->Find(name);
+    const auto b = (*sharded)->Find(name);
+    ASSERT_TRUE(a.ok() && b.ok()) << name;
+    EXPECT_EQ(BytesOf(*a), BytesOf(*b)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace npubank
