@@ -1,0 +1,200 @@
+#include "tools/checkpoint_writer.h"
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lazy_tensor/evaluate.h"
+#include "lazy_tensor/formats/checkpoint.h"
+#include "lazy_tensor/recipe.h"
+#include "tests/unit/formats/test_files.h"
+#include "tools/dashed_flags.h"
+
+namespace npubank {
+namespace {
+
+CheckpointShape Tiny() {
+  CheckpointShape shape;
+  shape.layers = 2;
+  shape.hidden = 64;
+  shape.heads = 4;
+  shape.kv_heads = 2;
+  shape.intermediate = 96;
+  shape.vocab = 300;
+  shape.context = 32;
+  return shape;
+}
+
+std::string FileBytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+std::vector<float> Values(const Checkpoint& checkpoint, const std::string& name) {
+  auto stored = checkpoint.Find(name);
+  EXPECT_TRUE(stored.ok()) << stored.status();
+  const auto floats = Recipe::Convert(*stored, ElementType::kF32);
+  EXPECT_TRUE(floats.ok()) << floats.status();
+  std::vector<float> values((*floats)->type().num_elements());
+  const absl::Status status = Evaluate(
+      **floats,
+      absl::MakeSpan(reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(float)),
+      {});
+  EXPECT_TRUE(status.ok()) << status;
+  return values;
+}
+
+TEST(CheckpointWriterTest, WhatIsWrittenOpensAsACheckpoint) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/model";
+  ASSERT_TRUE(WriteCheckpoint(Tiny(), path).ok());
+  const auto checkpoint = Checkpoint::Open(path);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  const ModelConfig& config = (*checkpoint)->config();
+  EXPECT_EQ(config.num_layers, 2);
+  EXPECT_EQ(config.num_kv_heads, 2);
+  EXPECT_EQ(config.head_dim, 16);
+  EXPECT_EQ(config.context_length, 32);
+  const auto type = [&](const std::string& name) {
+    const auto found = (*checkpoint)->Find(name);
+    return found.ok() ? (*found)->type().ToString() : std::string(found.status().message());
+  };
+  EXPECT_EQ(type("model.embed_tokens.weight"), "BF16[300,64]");
+  EXPECT_EQ(type("model.layers.1.input_layernorm.weight"), "BF16[64]");
+  EXPECT_EQ(type("model.layers.1.self_attn.q_proj.weight"), "BF16[64,64]");
+  EXPECT_EQ(type("model.layers.1.self_attn.k_proj.weight"), "BF16[32,64]");
+  EXPECT_EQ(type("model.layers.1.self_attn.v_proj.weight"), "BF16[32,64]");
+  EXPECT_EQ(type("model.layers.1.self_attn.o_proj.weight"), "BF16[64,64]");
+  EXPECT_EQ(type("model.layers.1.post_attention_layernorm.weight"), "BF16[64]");
+  EXPECT_EQ(type("model.layers.1.mlp.gate_proj.weight"), "BF16[96,64]");
+  EXPECT_EQ(type("model.layers.1.mlp.up_proj.weight"), "BF16[96,64]");
+  EXPECT_EQ(type("model.layers.1.mlp.down_proj.weight"), "BF16[64,96]");
+  EXPECT_EQ(type("model.norm.weight"), "BF16[64]");
+  EXPECT_EQ(type("lm_head.weight"), "BF16[300,64]");
+  EXPECT_FALSE((*checkpoint)->Contains("model.layers.2.input_layernorm.weight"));
+}
+
+TEST(CheckpointWriterTest, TheSameSeedGivesTheSameBytesAndAnotherOthers) {
+  const TemporaryFolder folder;
+  CheckpointShape shape = Tiny();
+  ASSERT_TRUE(WriteCheckpoint(shape, folder.path() + "/a").ok());
+  ASSERT_TRUE(WriteCheckpoint(shape, folder.path() + "/b").ok());
+  shape.seed = 2;
+  ASSERT_TRUE(WriteCheckpoint(shape, folder.path() + "/c").ok());
+  const std::string a = FileBytes(folder.path() + "/a/model.safetensors");
+  EXPECT_FALSE(a.empty());
+  EXPECT_EQ(a, FileBytes(folder.path() + "/b/model.safetensors"));
+  EXPECT_NE(a, FileBytes(folder.path() + "/c/model.safetensors"));
+}
+
+TEST(CheckpointWriterTest, WeightsSpreadAroundZeroAndNormsAroundOne) {
+  const TemporaryFolder folder;
+  CheckpointShape shape = Tiny();
+  shape.element = ElementType::kF32;
+  ASSERT_TRUE(WriteCheckpoint(shape, folder.path()).ok());
+  const auto checkpoint = Checkpoint::Open(folder.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  auto moments = [](const std::vector<float>& values) {
+    double sum = 0, squares = 0;
+    for (const float value : values) {
+      sum += value;
+      squares += static_cast<double>(value) * value;
+    }
+    const double mean = sum / static_cast<double>(values.size());
+    return std::pair(mean, std::sqrt(squares / static_cast<double>(values.size()) - mean * mean));
+  };
+  const auto [mean, deviation] = moments(Values(**checkpoint, "model.embed_tokens.weight"));
+  EXPECT_NEAR(mean, 0, 1e-3);
+  EXPECT_NEAR(deviation, 0.02, 1e-3);
+  const auto [norm, spread] =
+      moments(Values(**checkpoint, "model.layers.0.input_layernorm.weight"));
+  EXPECT_NEAR(norm, 1, 0.02);
+  EXPECT_NEAR(spread, 0.02, 0.01);
+  // Each tensor has numbers of its own.
+  EXPECT_NE(Values(**checkpoint, "model.layers.0.mlp.up_proj.weight"),
+            Values(**checkpoint, "model.layers.1.mlp.up_proj.weight"));
+}
+
+TEST(CheckpointWriterTest, ATiedModelHasNoHead) {
+  const TemporaryFolder folder;
+  CheckpointShape shape = Tiny();
+  shape.tied = true;
+  ASSERT_TRUE(WriteCheckpoint(shape, folder.path()).ok());
+  const auto checkpoint = Checkpoint::Open(folder.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_TRUE((*checkpoint)->config().tied_embeddings);
+  EXPECT_FALSE((*checkpoint)->Contains("lm_head.weight"));
+}
+
+TEST(CheckpointWriterTest, TheDataStartsOnACacheLineAndHasNoGaps) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(WriteCheckpoint(Tiny(), folder.path()).ok());
+  const auto source = Source::OpenFile(folder.path() + "/model.safetensors");
+  ASSERT_TRUE(source.ok());
+  const auto entries = ReadSafetensors(**source);
+  ASSERT_TRUE(entries.ok()) << entries.status();
+  EXPECT_EQ(entries->front().offset % 64, 0u);
+  uint64_t expected = entries->front().offset;
+  for (const TensorEntry& entry : *entries) {
+    EXPECT_EQ(entry.offset, expected) << entry.name;
+    expected += entry.type.bytes();
+  }
+  EXPECT_EQ(expected, (*source)->size());
+}
+
+TEST(CheckpointWriterTest, TheDefaultModelHasAbout110MParameters) {
+  const auto count = CountParameters(CheckpointShape());
+  ASSERT_TRUE(count.ok());
+  EXPECT_GT(*count, 100e6);
+  EXPECT_LT(*count, 130e6);
+}
+
+TEST(CheckpointWriterTest, ImpossibleShapesAndFoldersAreRefused) {
+  const TemporaryFolder folder;
+  auto code = [&](auto change) {
+    CheckpointShape shape = Tiny();
+    change(shape);
+    return WriteCheckpoint(shape, folder.path()).code();
+  };
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_EQ(code([](auto& s) { s.layers = 0; }), kInvalid);
+  EXPECT_EQ(code([](auto& s) { s.heads = 5; }), kInvalid);
+  EXPECT_EQ(code([](auto& s) { s.heads = 64; }), kInvalid);  // odd head size
+  EXPECT_EQ(code([](auto& s) { s.kv_heads = 3; }), kInvalid);
+  EXPECT_EQ(code([](auto& s) { s.vocab = int64_t{1} << 62; }), kInvalid);
+  EXPECT_EQ(code([](auto& s) { s.element = ElementType::kI8; }), kInvalid);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  EXPECT_EQ(WriteCheckpoint(Tiny(), folder.path() + "/no/such").code(),
+            absl::StatusCode::kNotFound);
+  folder.Write("file", "");
+  EXPECT_FALSE(WriteCheckpoint(Tiny(), folder.path() + "/file").ok());
+}
+
+TEST(CheckpointWriterTest, NoTemporaryFileStaysBehind) {
+  const TemporaryFolder folder;
+  ASSERT_TRUE(WriteCheckpoint(Tiny(), folder.path()).ok());
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    names.push_back(entry.path().filename().string());
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAre("config.json", "model.safetensors"));
+}
+
+TEST(DashedFlagsTest, DashesInNamesBecomeUnderscores) {
+  std::vector<std::string> words = {"bin", "--kv-heads=4-5", "--prompt-ids", "1-2", "-x-y",
+                                    "--",  "--left-alone"};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  AcceptDashes(static_cast<int>(argv.size()), argv.data());
+  EXPECT_THAT(words, testing::ElementsAre("bin", "--kv_heads=4-5", "--prompt_ids", "1-2", "-x-y",
+                                          "--", "--left-alone"));
+}
+
+}  // namespace
+}  // namespace npubank

@@ -1,0 +1,187 @@
+#include "tools/tokenizer.h"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace npubank {
+namespace {
+
+using ::testing::ElementsAre;
+
+// Ids: 0 <unk>, 1 <s>, 2 </s>, 3..258 bytes, then `pieces`, the earlier the better.
+Vocabulary MakeVocabulary(const std::vector<std::string>& pieces) {
+  Vocabulary vocabulary;
+  vocabulary.pieces = {{"<unk>", 0}, {"<s>", 0}, {"</s>", 0}};
+  for (int i = 0; i < 256; ++i) vocabulary.pieces.push_back({absl::StrFormat("<0x%02X>", i), 0});
+  float score = 0;
+  for (const std::string& piece : pieces) vocabulary.pieces.push_back({piece, score -= 1});
+  return vocabulary;
+}
+
+Tokenizer Make(const std::vector<std::string>& pieces) {
+  auto tokenizer = Tokenizer::Create(MakeVocabulary(pieces), 1);
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+  return *std::move(tokenizer);
+}
+
+TEST(TokenizerTest, EmptyTextIsBosAlone) { EXPECT_THAT(Make({" "}).Encode(""), ElementsAre(1)); }
+
+TEST(TokenizerTest, ASpaceComesFirst) {
+  const Tokenizer tokenizer = Make({" ", "a"});
+  EXPECT_THAT(tokenizer.Encode("a"), ElementsAre(1, 259, 260));
+  EXPECT_EQ(tokenizer.Decode({1, 259, 260}), "a");
+  EXPECT_EQ(tokenizer.Decode({259, 260}), " a");
+}
+
+TEST(TokenizerTest, TheBestScoreMergesFirst) {
+  // "ab" is better than "bc", so abc is ab + c; with the scores the other way round it is a + bc.
+  EXPECT_THAT(Make({" ", "a", "b", "c", "ab", "bc"}).Encode("abc"), ElementsAre(1, 259, 263, 262));
+  EXPECT_THAT(Make({" ", "a", "b", "c", "bc", "ab"}).Encode("abc"), ElementsAre(1, 259, 260, 263));
+}
+
+TEST(TokenizerTest, OfEqualScoresTheLeftmostMergesFirst) {
+  EXPECT_THAT(Make({" ", "a", "aa"}).Encode("aaa"), ElementsAre(1, 259, 261, 260));
+}
+
+TEST(TokenizerTest, MergesBuildOnMerges) {
+  EXPECT_THAT(Make({" ", "a", "b", "ab", "abab", " abab"}).Encode("abab"), ElementsAre(1, 264));
+}
+
+TEST(TokenizerTest, CharactersWithoutAPieceBecomeTheirBytes) {
+  const Tokenizer tokenizer = Make({" ", "a", "é"});
+  EXPECT_THAT(tokenizer.Encode("é"), ElementsAre(1, 259, 261));
+  EXPECT_THAT(tokenizer.Encode("ü"), ElementsAre(1, 259, 3 + 0xC3, 3 + 0xBC));
+  EXPECT_EQ(tokenizer.Decode(tokenizer.Encode("aüé")), "aüé");
+}
+
+TEST(TokenizerTest, ControlPiecesCannotBeTyped) {
+  Vocabulary vocabulary = MakeVocabulary({" ", "<", "s", ">", "<s", "<s>"});
+  vocabulary.pieces[264].control = true;
+  const auto tokenizer = Tokenizer::Create(vocabulary, 1);
+  ASSERT_TRUE(tokenizer.ok());
+  EXPECT_THAT(tokenizer->Encode("<s>"), ElementsAre(1, 259, 263, 262));
+  EXPECT_EQ(tokenizer->Decode({264, 260}), "<");
+}
+
+TEST(TokenizerTest, WithoutBytePiecesUnknownTextIsTokenZero) {
+  Vocabulary vocabulary;
+  vocabulary.pieces = {{"<unk>", 0}, {"<s>", 0}, {" ", 0}};
+  const auto tokenizer = Tokenizer::Create(vocabulary, 1);
+  ASSERT_TRUE(tokenizer.ok());
+  EXPECT_THAT(tokenizer->Encode("x"), ElementsAre(1, 2, 0));
+}
+
+TEST(TokenizerTest, IdsOutsideOfTheVocabularyDecodeToNothing) {
+  EXPECT_EQ(Make({"a"}).Decode({-5, 259, 1'000'000}), "a");
+}
+
+TEST(TokenizerTest, AnImpossibleBosIsRefused) {
+  EXPECT_FALSE(Tokenizer::Create(Vocabulary(), 0).ok());
+  EXPECT_FALSE(Tokenizer::Create(MakeVocabulary({}), 259).ok());
+  EXPECT_FALSE(Tokenizer::Create(MakeVocabulary({}), -1).ok());
+}
+
+TEST(TokenizerTest, AnyBytesSurviveTheRoundTrip) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  const Tokenizer tokenizer = Make({" ", "a", "b", "ab", "é", "aé"});
+  const std::vector<std::string> parts = {
+      "a", "b", " ", "é", "\xC3", "\xA9", "\xFF", "\xF0\x9F", std::string(1, '\0'), "日"};
+  for (int round = 0; round < 2000; ++round) {
+    std::string text;
+    for (size_t i = random() % 12; i-- > 0;) text += parts[random() % parts.size()];
+    EXPECT_EQ(tokenizer.Decode(tokenizer.Encode(text)), text);
+  }
+}
+
+// What the heap must agree with: scan all pairs, merge the best one, repeat.
+std::vector<std::string> MergeByScanning(const Vocabulary& vocabulary,
+                                         std::vector<std::string> parts) {
+  for (;;) {
+    size_t best = parts.size();
+    float best_score = -1e10f;
+    for (size_t i = 0; i + 1 < parts.size(); ++i) {
+      for (const Vocabulary::Piece& piece : vocabulary.pieces) {
+        if (piece.text == parts[i] + parts[i + 1] && piece.score > best_score) {
+          best = i;
+          best_score = piece.score;
+        }
+      }
+    }
+    if (best == parts.size()) return parts;
+    parts[best] += parts[best + 1];
+    parts.erase(parts.begin() + static_cast<ptrdiff_t>(best) + 1);
+  }
+}
+
+TEST(TokenizerTest, TheHeapMergesAsAScanWould) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::string> pieces = {" ", "a", "b", "c"};
+    for (int i = 0; i < 12; ++i) {
+      std::string piece;
+      for (size_t n = 2 + random() % 3; n-- > 0;) piece += " abc"[random() % 4];
+      if (std::find(pieces.begin(), pieces.end(), piece) == pieces.end()) pieces.push_back(piece);
+    }
+    Vocabulary vocabulary = MakeVocabulary(pieces);
+    for (size_t i = 263; i < vocabulary.pieces.size(); ++i) {
+      vocabulary.pieces[i].score = -static_cast<float>(random() % 4);  // many ties
+    }
+    const auto tokenizer = Tokenizer::Create(vocabulary, 1);
+    ASSERT_TRUE(tokenizer.ok());
+    std::string text;
+    for (size_t n = 1 + random() % 20; n-- > 0;) text += "abc "[random() % 4];
+    std::vector<std::string> characters = {" "};
+    for (const char c : text) characters.emplace_back(1, c);
+    std::vector<std::string> merged;
+    const std::vector<int64_t> ids = tokenizer->Encode(text);
+    for (size_t i = 1; i < ids.size(); ++i) merged.push_back(vocabulary.pieces[ids[i]].text);
+    ASSERT_EQ(merged, MergeByScanning(vocabulary, characters)) << "text \"" << text << "\"";
+  }
+}
+
+TEST(TokenizerTest, LongTextsAreNotQuadratic) {
+  std::string text;
+  while (text.size() < 1'000'000) text += "abab c";
+  const Tokenizer tokenizer = Make({" ", "a", "b", "c", "ab", "abab", " c"});
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<int64_t> ids = tokenizer.Encode(text);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(tokenizer.Decode(ids), text);
+  EXPECT_LT(elapsed.count(), 30) << "a quadratic merge would take hours";
+}
+
+TEST(TokenizerTest, TheStoriesModelsPromptsAndTextsAgreeWithLlama2c) {
+  const std::string models = NPUBANK_SOURCE_DIR "/../shared/models/stories260K";
+  if (!std::filesystem::exists(models)) GTEST_SKIP() << "no test model at " << models;
+  const auto vocabulary = ReadVocabulary(models + "/tokens.json");
+  ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
+  const auto tokenizer = Tokenizer::Create(*vocabulary, 1);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  std::ifstream file(models + "/expected/prompts.json");
+  const nlohmann::json expected = nlohmann::json::parse(file, nullptr, false);
+  ASSERT_TRUE(expected.is_object());
+  ASSERT_FALSE(expected["cases"].empty());
+  for (const auto& entry : expected["cases"]) {
+    const auto prompt = entry["prompt"].get<std::string>();
+    const auto ids = entry["ids"].get<std::vector<int64_t>>();
+    const auto count = entry["n_prompt"].get<size_t>();
+    EXPECT_EQ(tokenizer->Encode(prompt), std::vector<int64_t>(ids.begin(), ids.begin() + count));
+    EXPECT_EQ(tokenizer->Decode(ids), entry["text"].get<std::string>());
+  }
+}
+
+}  // namespace
+}  // namespace npubank

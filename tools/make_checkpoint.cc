@@ -1,0 +1,71 @@
+// make-checkpoint: writes a Llama-shaped checkpoint of random but repeatable numbers.
+//
+//   make-checkpoint --out DIR [--layers 12 --hidden 768 --heads 12 --kv-heads 4 --intermediate 2048
+//                   --vocab 32000 --context 1024 --seed 1 --tied --dtype bf16|f16|f32]
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "lazy_tensor/element_type.h"
+#include "lazy_tensor/status_macros.h"
+#include "tools/checkpoint_writer.h"
+#include "tools/dashed_flags.h"
+
+ABSL_FLAG(std::string, out, "", "folder to write; made if it does not exist");
+ABSL_FLAG(int64_t, layers, 12, "decoder layers");
+ABSL_FLAG(int64_t, hidden, 768, "hidden size");
+ABSL_FLAG(int64_t, heads, 12, "attention heads");
+ABSL_FLAG(int64_t, kv_heads, 4, "key/value heads");
+ABSL_FLAG(int64_t, intermediate, 2048, "feed-forward size");
+ABSL_FLAG(int64_t, vocab, 32000, "vocabulary size");
+ABSL_FLAG(int64_t, context, 1024, "longest context");
+ABSL_FLAG(uint64_t, seed, 1, "the same seed gives the same bytes");
+ABSL_FLAG(bool, tied, false, "one tensor as embedding and head");
+ABSL_FLAG(std::string, dtype, "bf16", "bf16, f16 or f32");
+
+namespace {
+
+absl::Status Run() {
+  const std::string folder = absl::GetFlag(FLAGS_out);
+  if (folder.empty()) return absl::InvalidArgumentError("--out is needed: the folder to write");
+  npubank::CheckpointShape shape;
+  shape.layers = absl::GetFlag(FLAGS_layers);
+  shape.hidden = absl::GetFlag(FLAGS_hidden);
+  shape.heads = absl::GetFlag(FLAGS_heads);
+  shape.kv_heads = absl::GetFlag(FLAGS_kv_heads);
+  shape.intermediate = absl::GetFlag(FLAGS_intermediate);
+  shape.vocab = absl::GetFlag(FLAGS_vocab);
+  shape.context = absl::GetFlag(FLAGS_context);
+  shape.seed = absl::GetFlag(FLAGS_seed);
+  shape.tied = absl::GetFlag(FLAGS_tied);
+  const std::string dtype = absl::AsciiStrToUpper(absl::GetFlag(FLAGS_dtype));
+  const auto element = npubank::ElementTypeFromName(dtype);
+  if (!element) return absl::InvalidArgumentError(absl::StrCat("unknown --dtype ", dtype));
+  shape.element = *element;
+
+  NPUBANK_ASSIGN_OR_RETURN(const int64_t parameters, npubank::CountParameters(shape));
+  NPUBANK_RETURN_IF_ERROR(npubank::WriteCheckpoint(shape, folder));
+  std::printf("%s: %.1f M parameters, %s, seed %llu\n", folder.c_str(),
+              static_cast<double>(parameters) / 1e6, dtype.c_str(),
+              static_cast<unsigned long long>(shape.seed));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("Writes a Llama-shaped checkpoint of repeatable random numbers.");
+  npubank::AcceptDashes(argc, argv);
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = Run();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "make-checkpoint: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
