@@ -1,0 +1,26 @@
+// Whatever the bytes of a safetensors file are, its entries lie within the file and do not overlap.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "lazy_tensor/formats/safetensors.h"
+#include "lazy_tensor/source.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto* begin = reinterpret_cast<const std::byte*>(data);
+  const std::shared_ptr<npubank::Source> source =
+      npubank::Source::FromBuffer(std::vector<std::byte>(begin, begin + size), "fuzz");
+  const auto entries = npubank::ReadSafetensors(*source);
+  if (!entries.ok()) return 0;
+  uint64_t end = 8;
+  for (const npubank::TensorEntry& entry : *entries) {
+    const auto bytes = static_cast<uint64_t>(entry.type.bytes());
+    if (entry.offset > size || bytes > size - entry.offset) abort();
+    if (bytes == 0) continue;
+    if (entry.offset < end) abort();
+    end = entry.offset + bytes;
+  }
+  return 0;
+}
