@@ -1,0 +1,115 @@
+// CopyStrided against its plain loop, on every instruction set.
+#include "lazy_tensor/kernels/permute.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "gmock/gmock.h"
+#include "tests/unit/kernels/every_target.h"
+
+namespace npubank::kernels {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(CopyStrided, TurnsAMatrix) {
+  const uint16_t in[] = {1, 2, 3,  //
+                         4, 5, 6};
+  std::vector<uint16_t> out(6);
+  CopyStrided({.rank = 2, .extent = {3, 2}, .in_stride = {1, 3}, .out_stride = {2, 1}}, 16, in,
+              out.data());
+  EXPECT_THAT(out, ElementsAre(1, 4, 2, 5, 3, 6));
+}
+
+TEST(CopyStrided, TurnsNibblesAndKeepsTheirNeighbours) {
+  const uint8_t in[] = {0x21, 0x43, 0x65};  // 1 2 3 / 4 5 6
+  std::vector<uint8_t> out = {0xFF, 0xFF, 0xFF, 0xFF};
+  CopyStrided(
+      {.rank = 2, .extent = {3, 2}, .in_stride = {1, 3}, .out_stride = {2, 1}, .out_offset = 1}, 4,
+      in, out.data());
+  EXPECT_THAT(out, ElementsAre(0x1F, 0x24, 0x35, 0xF6));
+}
+
+TEST(CopyStrided, AnEmptyBoxAndAScalarAreBoxesToo) {
+  const uint32_t in[] = {7};
+  std::vector<uint32_t> out = {9};
+  CopyStrided({.rank = 2, .extent = {0, 5}, .in_stride = {5, 1}, .out_stride = {5, 1}}, 32, in,
+              out.data());
+  EXPECT_THAT(out, ElementsAre(9));
+  CopyStrided({.rank = 0}, 32, in, out.data());
+  EXPECT_THAT(out, ElementsAre(7));
+}
+
+using CopyStridedTargets = EveryTarget;
+NPUBANK_ON_EVERY_TARGET(CopyStridedTargets);
+
+constexpr int kElementBits[] = {4, 8, 16, 32, 64};
+
+// Copies with both, into buffers of garbage, which shows what was written beyond the box.
+void ExpectAgreement(const StridedCopy& copy, int bits, const Bytes& in, size_t out_bytes) {
+  Bytes expected(out_bytes, 0x5A);
+  Bytes actual = expected;
+  ReferenceCopyStrided(copy, bits, in.data() + 1, expected.data() + 1);
+  CopyStrided(copy, bits, in.data() + 1, actual.data() + 1);
+  ASSERT_EQ(FirstDifference(expected, actual), std::string::npos)
+      << bits << " bits, " << testing::PrintToString(copy.extent) << " from "
+      << testing::PrintToString(copy.in_stride) << " to "
+      << testing::PrintToString(copy.out_stride);
+}
+
+TEST_P(CopyStridedTargets, AgreeOnMatricesOfEverySmallSizeAndWithRoomBetweenRows) {
+  const Bytes in = RandomBytes(8 * 300 * 300, 1);
+  for (const int bits : kElementBits) {
+    for (const int64_t rows : {1, 2, 7, 8, 16, 31, 64, 65, 128, 131, 258}) {
+      for (const int64_t columns : {1, 2, 3, 8, 17, 32, 64, 66, 127, 128, 260}) {
+        for (const int64_t room : {0, 2, 3}) {
+          const StridedCopy copy = {.rank = 2,
+                                    .extent = {columns, rows},
+                                    .in_stride = {1, columns + room},
+                                    .out_stride = {rows + room, 1},
+                                    .in_offset = room / 3,
+                                    .out_offset = room / 2};
+          const size_t out_bytes = static_cast<size_t>((rows + room) * (columns + 1) * bits / 8);
+          ExpectAgreement(copy, bits, in, out_bytes + 16);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CopyStridedTargets, AgreeOnPermutedSlicesOfAnyRank) {
+  const uint64_t seed = PrintedSeed();
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 400; ++round) {
+    const int rank = 1 + static_cast<int>(random() % 6);
+    const int64_t most = rank < 3 ? 150 : rank < 5 ? 12 : 6;
+    StridedCopy copy = {.rank = rank};
+    std::array<int64_t, 8> dims;
+    int64_t in_stride = 1;
+    for (int i = rank - 1; i >= 0; --i) {
+      dims[i] = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(most));
+      const int64_t whole = dims[i] + static_cast<int64_t>(random() % 3);
+      copy.extent[i] = dims[i];
+      copy.in_stride[i] = in_stride;
+      in_stride *= whole;
+    }
+    std::vector<int> order(static_cast<size_t>(rank));
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    int64_t out_stride = 1;
+    for (const int axis : order) {
+      copy.out_stride[axis] = out_stride;
+      out_stride *= dims[axis];
+    }
+    copy.in_offset = static_cast<int64_t>(random() % 4);
+    copy.out_offset = static_cast<int64_t>(random() % 4);
+    for (const int bits : kElementBits) {
+      const Bytes in = RandomBytes(static_cast<size_t>((in_stride + 4) * bits / 8 + 16), random());
+      ExpectAgreement(copy, bits, in, static_cast<size_t>((out_stride + 4) * bits / 8 + 16));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace npubank::kernels
