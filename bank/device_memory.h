@@ -1,6 +1,6 @@
 // DeviceMemory: the bank's only view of a device: allocate, write, read, count.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<DeviceAllocation> memory, device.Allocate(bytes, "wq"));
+//   NPUBANK_ASSIGN_OR_RETURN(auto memory, device.Allocate(bytes, "wq"));
 //   NPUBANK_RETURN_IF_ERROR(device.Write(*memory, [&](uint64_t offset, absl::Span<std::byte> out) {
 //     return EvaluateRange(recipe, offset, out, {});
 //   }));
@@ -8,9 +8,10 @@
 //
 // Implementations: HostMemory (bank/host_memory.h, plain memory) and the Level Zero ones under
 // runtime/memory. Ownership: an allocation frees itself; it must not outlive its DeviceMemory.
-// Threads: all methods may be called from any thread; one allocation is written by one thread at a time.
-// Errors: ResourceExhausted when the device has no room (free something and retry); Internal or Unavailable
-// with the driver's words otherwise. A failed call leaves nothing behind.
+// Threads: all methods may be called from any thread; one allocation is written by one thread at a
+// time.
+// Errors: ResourceExhausted when the device has no room (free something and retry); Internal or
+// Unavailable with the driver's words otherwise. A failed call leaves nothing behind.
 #ifndef NPUBANK_BANK_DEVICE_MEMORY_H_
 #define NPUBANK_BANK_DEVICE_MEMORY_H_
 
@@ -35,7 +36,8 @@ class DeviceAllocation {
   virtual void* address() const = 0;
   virtual uint64_t bytes() const = 0;           // as asked for
   virtual uint64_t reserved_bytes() const = 0;  // what it costs: rounded as the strategy says
-  virtual absl::string_view strategy() const = 0;  // "committed", "placed", "tiled", "imported", "host"
+  virtual absl::string_view strategy()
+      const = 0;  // "committed", "placed", "tiled", "imported", "host"
   // The memory itself where the host may write it; empty where it may not.
   virtual absl::Span<std::byte> host_bytes() = 0;
 };
@@ -57,18 +59,20 @@ class DeviceMemory {
   virtual absl::StatusOr<std::unique_ptr<DeviceAllocation>> Allocate(uint64_t bytes,
                                                                      absl::string_view name) = 0;
 
-  // Makes the pages of a file the device's memory, without a copy; Unimplemented where the driver cannot:
-  // then Allocate and Write. FailedPrecondition when this range does not meet the device's alignment.
+  // Makes the pages of a file the device's memory, without a copy; Unimplemented where the driver
+  // cannot: then Allocate and Write. FailedPrecondition when this range does not meet the device's
+  // alignment.
   virtual absl::StatusOr<std::unique_ptr<DeviceAllocation>> Import(std::shared_ptr<Source> source,
                                                                    uint64_t offset, uint64_t bytes,
                                                                    absl::string_view name);
 
-  // Fills all of `memory`, in one piece or several, in ascending order; returns when the bytes are there.
-  // An error of `produce` comes back as it is.
+  // Fills all of `memory`, in one piece or several, in ascending order; returns when the bytes are
+  // there. An error of `produce` comes back as it is.
   virtual absl::Status Write(DeviceAllocation& memory, ProduceBytes produce) = 0;
 
   // Copies [offset, offset + out.size()) of `memory` to the host.
-  virtual absl::Status Read(DeviceAllocation& memory, uint64_t offset, absl::Span<std::byte> out) = 0;
+  virtual absl::Status Read(DeviceAllocation& memory, uint64_t offset,
+                            absl::Span<std::byte> out) = 0;
 
   // What this object believes it holds.
   virtual DeviceUsage Usage() const = 0;

@@ -1,0 +1,11 @@
+#include "bank/device_memory.h"
+
+namespace npubank {
+
+absl::StatusOr<std::unique_ptr<DeviceAllocation>> DeviceMemory::Import(std::shared_ptr<Source>,
+                                                                       uint64_t, uint64_t,
+                                                                       absl::string_view) {
+  return absl::UnimplementedError("this device memory cannot import the pages of a file");
+}
+
+}  // namespace npubank
