@@ -3,9 +3,10 @@
 //   NPUBANK_RETURN_IF_ERROR(WriteSnapshot(bank->Snapshot(), "run.bank"));
 //   NPUBANK_ASSIGN_OR_RETURN(BankSnapshot snapshot, ReadSnapshot("run.bank"));
 //
-// The file is a flatbuffer (snapshot.fbs), written to a temporary name and renamed, verified when read.
-// Errors: NotFound / PermissionDenied naming the file; InvalidArgument for one that is not a snapshot, of a
-// version this program does not know, or corrupt.
+// The file is a flatbuffer (snapshot.fbs), written to a temporary name and renamed, verified when
+// read.
+// Errors: NotFound / PermissionDenied naming the file; InvalidArgument for one that is not a
+// snapshot, of a version this program does not know, or corrupt.
 #ifndef NPUBANK_BANK_SNAPSHOT_H_
 #define NPUBANK_BANK_SNAPSHOT_H_
 
