@@ -8,19 +8,20 @@
 //   NPUBANK_ASSIGN_OR_RETURN(Lease lease, bank->Get(weight.uid()));
 //   graph.SetArgument(0, lease.address());
 //
-// Register: the first time a uid is seen the bank keeps the recipe; after that (a hit) the incoming tensor
-// is detached at once. EvaluateAndAllocate: each tensor of the owner that is not resident yet is allocated
-// on the device, evaluated straight into it, published, and its recipe detached; one evaluation per uid,
-// whoever asks, and the others wait for it and get the same Status. Get: a lease on a resident tensor;
-// waits for one that is being evaluated and evaluates one that is not.
+// Register: the first time a uid is seen the bank keeps the recipe; after that (a hit) the incoming
+// tensor is detached at once. EvaluateAndAllocate: each tensor of the owner that is not resident
+// yet is allocated on the device, evaluated straight into it, published, and its recipe detached;
+// one evaluation per uid, whoever asks, and the others wait for it and get the same Status. Get: a
+// lease on a resident tensor; waits for one that is being evaluated and evaluates one that is not.
 //
-// Ownership: an Owner (one per submodel) keeps its tensors known; dropping it releases them, and a uid
-// without owner or lease gives its device bytes back. A Lease pins: while it lives the bytes do not move,
-// also after its owner is gone. Owners and leases keep the bank alive.
-// Threads: every method, from any thread. Nothing slow happens under a lock. Evaluation and allocation order
-// is registration order.
-// Errors: each names the tensor. A failed evaluation leaves no allocation, the tensor keeps its recipe and
-// the next EvaluateAndAllocate or Get tries again. AlreadyExists: two digests behind one uid; never shared.
+// Ownership: an Owner (one per submodel) keeps its tensors known; dropping it releases them, and a
+// uid without owner or lease gives its device bytes back. A Lease pins: while it lives the bytes do
+// not move, also after its owner is gone. Owners and leases keep the bank alive.
+// Threads: every method, from any thread. Nothing slow happens under a lock. Evaluation and
+// allocation order is registration order.
+// Errors: each names the tensor. A failed evaluation leaves no allocation, the tensor keeps its
+// recipe and the next EvaluateAndAllocate or Get tries again. AlreadyExists: two digests behind one
+// uid; never shared.
 // Cost: a Register that hits is one hash look-up.
 #ifndef NPUBANK_BANK_BANK_H_
 #define NPUBANK_BANK_BANK_H_
@@ -67,13 +68,14 @@ struct EvaluateAllOptions {
 
 struct BankTotals {
   uint64_t unique_tensors = 0;
-  uint64_t unique_bytes = 0;          // W: of every uid that is known
-  uint64_t resident_bytes = 0;        // of those that are resident, as asked for
-  uint64_t device_bytes = 0;          // the same, as the strategy rounds them
-  uint64_t registrations = 0;         // since the bank was made
+  uint64_t unique_bytes = 0;    // W: of every uid that is known
+  uint64_t resident_bytes = 0;  // of those that are resident, as asked for
+  uint64_t device_bytes = 0;    // the same, as the strategy rounds them
+  uint64_t registrations = 0;   // since the bank was made
   uint64_t hits = 0;
-  uint64_t shared_bytes_saved = 0;    // over live owners: bytes registered minus unique bytes
-  uint64_t evaluations = 0;           // that succeeded
+  // Over live owners: the sum of the bytes each uses, minus the unique bytes among them.
+  uint64_t shared_bytes_saved = 0;
+  uint64_t evaluations = 0;  // that succeeded
 };
 
 class Bank : public std::enable_shared_from_this<Bank> {
@@ -90,8 +92,9 @@ class Bank : public std::enable_shared_from_this<Bank> {
   BankTotals Totals() const;
   // Everything, for bank-inspect.
   BankSnapshot Snapshot() const;
-  // Proves the books: see audit.h.
-  AuditReport Audit() const;
+  // Proves the books: see audit.h. `other_device_bytes` is what others hold through the same
+  // DeviceMemory (activation arenas, caches), as their allocations' reserved_bytes() say.
+  AuditReport Audit(uint64_t other_device_bytes = 0) const;
 
  private:
   struct Core;

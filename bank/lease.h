@@ -3,8 +3,8 @@
 //   NPUBANK_ASSIGN_OR_RETURN(Lease lease, bank->Get(uid));
 //   graph.SetArgument(3, lease.address());
 //
-// Copyable (copies pin together); cheap. It keeps the bytes alive after its owner and even its bank handle
-// are gone. Threads: distinct copies from any thread.
+// Copyable (copies pin together); cheap. It keeps the bytes alive after its owner and even its bank
+// handle are gone. Threads: distinct copies from any thread.
 #ifndef NPUBANK_BANK_LEASE_H_
 #define NPUBANK_BANK_LEASE_H_
 

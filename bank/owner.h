@@ -32,6 +32,9 @@ class Owner {
 
   uint64_t id() const { return id_; }
   const std::string& name() const { return name_; }
+  bool BelongsTo(const Ledger* ledger) const {
+    return ledger != nullptr && ledger_.get() == ledger;
+  }
   // Releases now instead of on destruction. Idempotent.
   void Release();
 

@@ -1,0 +1,50 @@
+#include "bank/evaluator.h"
+
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "lazy_tensor/evaluate.h"
+#include "lazy_tensor/status_macros.h"
+
+namespace npubank {
+
+Evaluator::Evaluator(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Workers> workers)
+    : device_(std::move(device)), workers_(std::move(workers)) {}
+
+absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Evaluate(
+    const RecipePtr& recipe, const std::string& name,
+    const std::function<bool()>& cancelled) const {
+  if (recipe->type().bytes() == 0) return std::shared_ptr<DeviceAllocation>();
+  absl::StatusOr<std::shared_ptr<DeviceAllocation>> memory = Import(*recipe, name);
+  if (absl::IsUnimplemented(memory.status()) || absl::IsFailedPrecondition(memory.status())) {
+    memory = Produce(*recipe, name, cancelled);
+  }
+  if (!memory.ok()) return Annotate(memory.status(), absl::StrCat("tensor '", name, "'"));
+  return memory;
+}
+
+absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Import(const Recipe& recipe,
+                                                                    const std::string& name) const {
+  const auto* constant = std::get_if<ConstantOp>(&recipe.op());
+  if (constant == nullptr || !constant->hold->source().persistent()) {
+    return absl::UnimplementedError("only a constant in a file can be imported");
+  }
+  return device_->Import(constant->hold->shared_source(), constant->offset, recipe.type().bytes(),
+                         name);
+}
+
+absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Produce(
+    const Recipe& recipe, const std::string& name, const std::function<bool()>& cancelled) const {
+  NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<DeviceAllocation> memory,
+                           device_->Allocate(recipe.type().bytes(), name));
+  EvaluateOptions options;
+  options.workers = workers_.get();
+  options.cancelled = cancelled;
+  NPUBANK_RETURN_IF_ERROR(device_->Write(*memory, [&](uint64_t offset, absl::Span<std::byte> out) {
+    return EvaluateRange(recipe, offset, out, options);
+  }));
+  return std::shared_ptr<DeviceAllocation>(std::move(memory));
+}
+
+}  // namespace npubank

@@ -1,0 +1,47 @@
+// Evaluator: produces a tensor's bytes on the device. Knows recipes and device memory, not the
+// books.
+//
+//   Evaluator evaluator(device, workers);
+//   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<DeviceAllocation> memory,
+//                            evaluator.Evaluate(recipe, "layers.0.wq", cancelled));
+//
+// A recipe that is a stored constant and nothing more is imported where the device can do that;
+// every other is written straight into its allocation, tile by tile, on the workers.
+// Errors: whatever the device, the source or the recipe says, in front of it the tensor's name;
+// nothing stays allocated. Threads: any. Cost: the evaluation.
+#ifndef NPUBANK_BANK_EVALUATOR_H_
+#define NPUBANK_BANK_EVALUATOR_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "bank/device_memory.h"
+#include "lazy_tensor/parallel.h"
+#include "lazy_tensor/recipe.h"
+
+namespace npubank {
+
+class Evaluator {
+ public:
+  Evaluator(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Workers> workers);
+
+  // Null for a tensor of 0 bytes.
+  absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluate(
+      const RecipePtr& recipe, const std::string& name,
+      const std::function<bool()>& cancelled) const;
+
+ private:
+  absl::StatusOr<std::shared_ptr<DeviceAllocation>> Import(const Recipe& recipe,
+                                                           const std::string& name) const;
+  absl::StatusOr<std::shared_ptr<DeviceAllocation>> Produce(
+      const Recipe& recipe, const std::string& name, const std::function<bool()>& cancelled) const;
+
+  std::shared_ptr<DeviceMemory> device_;
+  std::shared_ptr<Workers> workers_;
+};
+
+}  // namespace npubank
+
+#endif  // NPUBANK_BANK_EVALUATOR_H_

@@ -1,0 +1,283 @@
+#include "bank/registry.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bank/bank.h"
+#include "lazy_tensor/status_macros.h"
+
+namespace npubank {
+
+// What a lease holds. The registry outlives it, and a pinned entry is never forgotten.
+class Registry::PinnedTensor final : public Lease::Pin {
+ public:
+  PinnedTensor(std::shared_ptr<Registry> registry, Entry* entry)
+      : registry_(std::move(registry)),
+        entry_(entry),
+        address_(entry->memory == nullptr ? nullptr : entry->memory->address()) {}
+  ~PinnedTensor() override { registry_->Unpin(*entry_); }
+
+  void* address() const override { return address_; }
+  const TensorType& type() const override { return entry_->type; }
+  Uid uid() const override { return entry_->uid; }
+
+ private:
+  std::shared_ptr<Registry> registry_;
+  Entry* entry_;
+  void* address_;
+};
+
+Evaluation::Evaluation(std::shared_ptr<Registry> registry, Entry* entry)
+    : registry_(std::move(registry)),
+      entry_(entry),
+      recipe_(entry->recipe),
+      flight_(entry->flight) {}
+
+Evaluation::~Evaluation() {
+  if (entry_ != nullptr) Fail(absl::CancelledError("the evaluation was given up"));
+}
+
+Lease Evaluation::Publish(std::shared_ptr<DeviceAllocation> memory, double seconds) {
+  return registry_->Publish(*this, std::move(memory), seconds);
+}
+
+void Evaluation::Fail(absl::Status status) { registry_->Fail(*this, std::move(status)); }
+
+Registry::Registry(std::shared_ptr<DeviceMemory> device) : device_(std::move(device)) {}
+
+uint64_t Registry::AddOwner(absl::string_view name) {
+  auto record = std::make_unique<OwnerRecord>();
+  record->name = std::string(name);
+  MutexLock lock(mutex_);
+  record->id = next_owner_++;
+  const uint64_t id = record->id;
+  owners_.emplace(id, std::move(record));
+  return id;
+}
+
+void Registry::ReleaseOwner(uint64_t id) {
+  Garbage garbage;
+  MutexLock lock(mutex_);
+  const auto found = owners_.find(id);
+  if (found == owners_.end()) return;
+  const std::unique_ptr<OwnerRecord> record = std::move(found->second);
+  owners_.erase(found);
+  for (Entry* entry : record->tensors) {
+    entry->owners.erase(std::find(entry->owners.begin(), entry->owners.end(), record.get()));
+    Settle(*entry, garbage);
+  }
+}
+
+bool Registry::HasOwner(uint64_t id) const {
+  MutexLock lock(mutex_);
+  return owners_.contains(id);
+}
+
+absl::StatusOr<std::vector<OwnedTensor>> Registry::TensorsOf(uint64_t owner) const {
+  MutexLock lock(mutex_);
+  NPUBANK_ASSIGN_OR_RETURN(const OwnerRecord* record, FindOwner(owner));
+  std::vector<OwnedTensor> tensors;
+  tensors.reserve(record->tensors.size());
+  for (const Entry* entry : record->tensors) {
+    tensors.push_back({.uid = entry->uid,
+                       .name = entry->name,
+                       .bytes = static_cast<uint64_t>(entry->type.bytes()),
+                       .resident = entry->state == Residency::kResident});
+  }
+  return tensors;
+}
+
+Entry* Registry::FindEntry(Uid uid) const {
+  const auto found = entries_.find(uid.value);
+  return found == entries_.end() ? nullptr : found->second.get();
+}
+
+absl::StatusOr<OwnerRecord*> Registry::FindOwner(uint64_t id) const {
+  const auto found = owners_.find(id);
+  if (found == owners_.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("owner ", id, " was released: add an owner and register again"));
+  }
+  return found->second.get();
+}
+
+absl::StatusOr<bool> Registry::RegisterKnown(uint64_t owner, const LazyTensor& tensor,
+                                             absl::string_view name) {
+  NPUBANK_ASSIGN_OR_RETURN(OwnerRecord * record, FindOwner(owner));
+  Entry* entry = FindEntry(tensor.uid());
+  if (entry == nullptr) return false;
+  if (entry->digest != tensor.digest()) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "uid ", tensor.uid().ToHex(), " of '", name, "' (digest ", tensor.digest().ToHex(),
+        ") belongs to another tensor, '", entry->name, "' (digest ", entry->digest.ToHex(),
+        "); they are not shared: keep '", name, "' out of this bank"));
+  }
+  ++counters_.registrations;
+  ++counters_.hits;
+  ++entry->hits;
+  if (std::find(entry->owners.begin(), entry->owners.end(), record) == entry->owners.end()) {
+    entry->owners.push_back(record);
+    record->tensors.push_back(entry);
+  }
+  return true;
+}
+
+absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tensor,
+                                                absl::string_view name) {
+  const Registration hit{.uid = tensor.uid(), .hit = true};
+  bool known = false;
+  {
+    MutexLock lock(mutex_);
+    NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name));
+  }
+  if (known) {
+    tensor.Detach();
+    return hit;
+  }
+  // A miss: everything that allocates is made before the lock is taken again.
+  auto entry = std::make_unique<Entry>(tensor);
+  entry->recipe = tensor.recipe();
+  entry->uid = tensor.uid();
+  entry->digest = tensor.digest();
+  entry->name = std::string(name);
+  if (entry->recipe != nullptr) entry->words = entry->recipe->Describe();
+  {
+    MutexLock lock(mutex_);
+    NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name));
+    if (!known) {
+      if (entry->recipe == nullptr) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "tensor '", name, "' (uid ", tensor.uid().ToHex(),
+            ") is detached and this bank does not know it: register it before detaching"));
+      }
+      NPUBANK_ASSIGN_OR_RETURN(OwnerRecord * record, FindOwner(owner));
+      ++counters_.registrations;
+      entry->sequence = next_sequence_++;
+      entry->owners.push_back(record);
+      record->tensors.push_back(entry.get());
+      entries_.emplace(entry->uid.value, std::move(entry));
+    }
+  }
+  if (known) tensor.Detach();
+  return Registration{.uid = tensor.uid(), .hit = known};
+}
+
+absl::StatusOr<Acquired> Registry::Acquire(Uid uid) {
+  MutexLock lock(mutex_);
+  for (;;) {
+    Entry* entry = FindEntry(uid);
+    if (entry == nullptr) {
+      return absl::NotFoundError(absl::StrCat(
+          "uid ", uid.ToHex(), " is not in the bank: register it, and keep its owner"));
+    }
+    const ResidencyStep step = NextResidency(entry->state, ResidencyEvent::kWanted);
+    entry->state = step.state;
+    if (step.action == ResidencyAction::kUse) return Acquired(Pin(*entry));
+    if (step.action == ResidencyAction::kEvaluate) {
+      entry->failure = absl::OkStatus();
+      entry->flight = std::make_shared<Flight>();
+      return Acquired(std::make_unique<Evaluation>(shared_from_this(), entry));
+    }
+    // The entry may be forgotten while we wait; the flight is ours.
+    const std::shared_ptr<Flight> flight = entry->flight;
+    while (!flight->finished) flight->done.Wait(mutex_);
+    if (!flight->status.ok() && !absl::IsCancelled(flight->status)) return flight->status;
+  }
+}
+
+Lease Registry::Pin(Entry& entry) {
+  ++entry.leases;
+  return Lease(std::make_shared<PinnedTensor>(shared_from_this(), &entry));
+}
+
+void Registry::Unpin(Entry& entry) {
+  Garbage garbage;
+  MutexLock lock(mutex_);
+  --entry.leases;
+  Settle(entry, garbage);
+}
+
+void Registry::Settle(Entry& entry, Garbage& garbage) {
+  if (!entry.owners.empty() || entry.leases > 0) return;
+  const ResidencyStep step = NextResidency(entry.state, ResidencyEvent::kReleased);
+  if (step.action == ResidencyAction::kAbandon) {
+    entry.flight->abandoned.store(true, std::memory_order_relaxed);
+    return;
+  }
+  const auto found = entries_.find(entry.uid.value);
+  garbage.entries.push_back(std::move(found->second));
+  entries_.erase(found);
+}
+
+Lease Registry::Publish(Evaluation& evaluation, std::shared_ptr<DeviceAllocation> memory,
+                        double seconds) {
+  Entry& entry = *evaluation.entry_;
+  // While it is being evaluated nobody else touches the recipe, but reports read it under the lock.
+  RecipePtr recipe;
+  std::optional<LazyTensor> handle;
+  {
+    MutexLock lock(mutex_);
+    recipe.swap(entry.recipe);
+    handle.swap(entry.handle);
+  }
+  if (handle.has_value()) handle->Detach();
+  handle.reset();
+  recipe.reset();
+  evaluation.recipe_.reset();
+
+  MutexLock lock(mutex_);
+  entry.state = NextResidency(entry.state, ResidencyEvent::kPublished).state;
+  entry.memory = std::move(memory);
+  entry.evaluation_seconds = seconds;
+  ++counters_.evaluations;
+  evaluation.entry_ = nullptr;
+  const std::shared_ptr<Flight> flight = std::move(entry.flight);
+  flight->finished = true;
+  flight->done.NotifyAll();
+  return Pin(entry);
+}
+
+void Registry::Fail(Evaluation& evaluation, absl::Status status) {
+  Garbage garbage;
+  evaluation.recipe_.reset();
+  MutexLock lock(mutex_);
+  Entry& entry = *std::exchange(evaluation.entry_, nullptr);
+  entry.state = NextResidency(entry.state, ResidencyEvent::kFailed).state;
+  entry.failure = status;
+  const std::shared_ptr<Flight> flight = std::move(entry.flight);
+  flight->finished = true;
+  flight->status = std::move(status);
+  flight->done.NotifyAll();
+  Settle(entry, garbage);
+}
+
+Registry::Counters Registry::counters() const {
+  MutexLock lock(mutex_);
+  return counters_;
+}
+
+void Registry::ForEach(absl::FunctionRef<void(const Entry&)> visit) const {
+  MutexLock lock(mutex_);
+  std::vector<const Entry*> ordered;
+  ordered.reserve(entries_.size());
+  for (const auto& [uid, entry] : entries_) ordered.push_back(entry.get());
+  std::sort(ordered.begin(), ordered.end(),
+            [](const Entry* a, const Entry* b) { return a->sequence < b->sequence; });
+  for (const Entry* entry : ordered) visit(*entry);
+}
+
+std::vector<std::string> Registry::OwnerNames() const {
+  MutexLock lock(mutex_);
+  std::vector<const OwnerRecord*> ordered;
+  ordered.reserve(owners_.size());
+  for (const auto& [id, record] : owners_) ordered.push_back(record.get());
+  std::sort(ordered.begin(), ordered.end(),
+            [](const OwnerRecord* a, const OwnerRecord* b) { return a->id < b->id; });
+  std::vector<std::string> names;
+  names.reserve(ordered.size());
+  for (const OwnerRecord* record : ordered) names.push_back(record->name);
+  return names;
+}
+
+}  // namespace npubank

@@ -1,0 +1,183 @@
+// Registry: the bank's books: which tensors are known, who owns them, where each stands, who holds
+// leases.
+//
+//   NPUBANK_ASSIGN_OR_RETURN(Registration known, registry->Register(owner_id, tensor, "wq"));
+//   NPUBANK_ASSIGN_OR_RETURN(Acquired acquired, registry->Acquire(known.uid));
+//   // either a Lease, or the duty to evaluate:
+//   auto& evaluation = std::get<std::unique_ptr<Evaluation>>(acquired);
+//   ... produce the bytes ...
+//   Lease lease = evaluation->Publish(std::move(memory), seconds);
+//
+// The one lock of the bank lives here and is held for map look-ups and field changes only: what has
+// to be freed is moved out and dropped after the lock (a recipe may unmap a file, an allocation
+// calls a driver).
+// Threads: every method, from any thread.
+#ifndef NPUBANK_BANK_REGISTRY_H_
+#define NPUBANK_BANK_REGISTRY_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "bank/device_memory.h"
+#include "bank/lease.h"
+#include "bank/owner.h"
+#include "bank/residency.h"
+#include "lazy_tensor/lazy_tensor.h"
+#include "lazy_tensor/mutex.h"
+
+namespace npubank {
+
+struct Registration;
+
+// An evaluation that is under way. `finished` and `status` are guarded by the registry's mutex.
+struct Flight {
+  CondVar done;
+  bool finished = false;
+  absl::Status status;
+  std::atomic<bool> abandoned{false};  // nobody owns the tensor any more
+};
+
+struct Entry;
+
+// Who registers. Guarded by the registry's mutex.
+struct OwnerRecord {
+  uint64_t id = 0;
+  std::string name;
+  std::vector<Entry*> tensors;  // in registration order, each once
+};
+
+// A tensor the bank knows. The first group never changes; the rest is guarded by the registry's
+// mutex.
+struct Entry {
+  explicit Entry(const LazyTensor& tensor) : type(tensor.type()), handle(tensor) {}
+
+  Uid uid;
+  Digest digest;
+  TensorType type;
+  std::string name;       // the first it was registered under
+  std::string words;      // its recipe in words
+  uint64_t sequence = 0;  // registration order
+
+  Residency state = Residency::kRegistered;
+  // Until published. `handle` shares its state with copies that the submodel kept; `recipe` is the
+  // bank's own, so that a hit which detaches one of those copies does not take the recipe away.
+  RecipePtr recipe;
+  std::optional<LazyTensor> handle;
+  absl::Status failure;
+  std::shared_ptr<Flight> flight;
+  std::shared_ptr<DeviceAllocation> memory;  // null for a tensor of 0 bytes
+  std::vector<const OwnerRecord*> owners;
+  uint64_t leases = 0;
+  uint64_t hits = 0;
+  double evaluation_seconds = 0;
+};
+
+class Registry;
+
+// The right and the duty to evaluate one tensor: the others wait for it. Dropping it without
+// Publish or Fail fails the tensor with Cancelled.
+class Evaluation {
+ public:
+  Evaluation(std::shared_ptr<Registry> registry, Entry* entry);
+  ~Evaluation();
+  Evaluation(const Evaluation&) = delete;
+  Evaluation& operator=(const Evaluation&) = delete;
+
+  const std::string& name() const { return entry_->name; }
+  const TensorType& type() const { return entry_->type; }
+  const RecipePtr& recipe() const { return recipe_; }
+  bool abandoned() const { return flight_->abandoned.load(std::memory_order_relaxed); }
+
+  // Detaches the recipe, then makes the tensor resident: who sees it resident sees no source bytes.
+  Lease Publish(std::shared_ptr<DeviceAllocation> memory, double seconds);
+  // The tensor keeps its recipe; the status goes to everyone who waits.
+  void Fail(absl::Status status);
+
+ private:
+  friend class Registry;
+  std::shared_ptr<Registry> registry_;
+  Entry* entry_;  // cannot be forgotten while it is being evaluated; null when finished
+  RecipePtr recipe_;
+  std::shared_ptr<Flight> flight_;
+};
+
+using Acquired = std::variant<Lease, std::unique_ptr<Evaluation>>;
+
+// One tensor of an owner, for planning a load.
+struct OwnedTensor {
+  Uid uid;
+  std::string name;
+  uint64_t bytes = 0;
+  bool resident = false;
+};
+
+class Registry final : public Owner::Ledger, public std::enable_shared_from_this<Registry> {
+ public:
+  explicit Registry(std::shared_ptr<DeviceMemory> device);
+
+  uint64_t AddOwner(absl::string_view name);
+  void ReleaseOwner(uint64_t id) override;
+  bool HasOwner(uint64_t id) const;
+  // In the order of registration by this owner; FailedPrecondition after its release.
+  absl::StatusOr<std::vector<OwnedTensor>> TensorsOf(uint64_t owner) const;
+
+  absl::StatusOr<Registration> Register(uint64_t owner, LazyTensor tensor, absl::string_view name);
+
+  // A lease, or the duty to evaluate; waits while somebody else evaluates, and returns that
+  // evaluation's Status when it fails (when it was only cancelled, this caller takes over).
+  // NotFound for a uid that nobody registered or everybody released.
+  absl::StatusOr<Acquired> Acquire(Uid uid);
+
+  struct Counters {
+    uint64_t registrations = 0;
+    uint64_t hits = 0;
+    uint64_t evaluations = 0;
+  };
+  Counters counters() const;
+  // In registration order, under the lock: look and copy, no more.
+  void ForEach(absl::FunctionRef<void(const Entry&)> visit) const;
+  std::vector<std::string> OwnerNames() const;  // in the order they were added
+
+ private:
+  friend class Evaluation;
+  class PinnedTensor;
+  // What is dropped when the lock is no longer held: declare it before the lock.
+  struct Garbage {
+    std::vector<std::unique_ptr<Entry>> entries;
+    std::vector<std::shared_ptr<DeviceAllocation>> memory;
+  };
+
+  Lease Pin(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Unpin(Entry& entry);
+  // Looks whether anybody is left who needs the entry; it may be gone afterwards.
+  void Settle(Entry& entry, Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Entry* FindEntry(Uid uid) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<OwnerRecord*> FindOwner(uint64_t id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // True when the tensor is known, and is now the owner's as well.
+  absl::StatusOr<bool> RegisterKnown(uint64_t owner, const LazyTensor& tensor,
+                                     absl::string_view name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Lease Publish(Evaluation& evaluation, std::shared_ptr<DeviceAllocation> memory, double seconds);
+  void Fail(Evaluation& evaluation, absl::Status status);
+
+  const std::shared_ptr<DeviceMemory> device_;  // outlives every allocation in the entries
+  mutable Mutex mutex_;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<uint64_t, std::unique_ptr<OwnerRecord>> owners_ ABSL_GUARDED_BY(mutex_);
+  Counters counters_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_owner_ ABSL_GUARDED_BY(mutex_) = 1;
+  uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 1;
+};
+
+}  // namespace npubank
+
+#endif  // NPUBANK_BANK_REGISTRY_H_
