@@ -30,6 +30,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "compiler_stub/planner/lifetimes.h"
 #include "lazy_tensor/formats/model_config.h"
 #include "lazy_tensor/recipe.h"
 
@@ -58,6 +59,11 @@ struct CompileOptions {
   int64_t context = 512;
   WeightFormat weights = WeightFormat::kF16;
   AttentionForm attention = AttentionForm::kWhole;
+  // What the plan of a function's scratch allows: its operations in order only, or in any order
+  // that their values allow.
+  Schedule schedule = Schedule::kSerial;
+  // False gives every value memory of its own: to prove that sharing changes no result.
+  bool reuse = true;
 };
 
 // Finds a checkpoint tensor by its Hugging Face name.

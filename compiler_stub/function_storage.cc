@@ -1,29 +1,16 @@
 #include "compiler_stub/function_storage.h"
 
 #include <cstdint>
-#include <map>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "compiler_stub/function_check.h"
+#include "compiler_stub/live_ranges.h"
 #include "lazy_tensor/status_macros.h"
 
 namespace npubank {
 namespace {
-
-// Bytes of an argument or of scratch that a value covers. Each argument is a room of its own, but
-// for an output that lies on an input.
-struct Range {
-  uint64_t room = 0;  // 0 is scratch; 1 + the number of an argument
-  uint64_t begin = 0;
-  uint64_t end = 0;
-  friend bool operator==(const Range& a, const Range& b) {
-    return a.room == b.room && a.begin == b.begin && a.end == b.end;
-  }
-};
 
 class StorageChecker {
  public:
@@ -41,12 +28,6 @@ class StorageChecker {
   }
 
  private:
-  using Place = std::pair<uint64_t, uint64_t>;  // room, begin
-  struct Held {
-    uint64_t end = 0;
-    uint32_t value = 0;
-  };
-
   // Counts uses and makes the values that no operation makes: the input arguments.
   absl::Status Begin() {
     std::vector<bool> has_maker(function_.values.size(), false);
@@ -91,8 +72,9 @@ class StorageChecker {
       if (uses_left_[input] == 0 && Same(input, op.output)) Drop(input);
     }
     if (!Hold(op.output)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "value '", Name(op.output), "' is written over value '", Name(InTheWay(op.output)), "'"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("value '", Name(op.output), "' is written over value '",
+                       Name(*live_.FindOverlap(RangeOf(op.output))), "'"));
     }
     made_[op.output] = true;
     for (uint32_t input : op.inputs) {
@@ -150,7 +132,8 @@ class StorageChecker {
 
   const std::string& Name(uint32_t value) const { return function_.values[value].name; }
 
-  Range RangeOf(uint32_t number) const {
+  // Each argument is a room of its own, but for an output that lies on an input; scratch is room 0.
+  MemoryRange RangeOf(uint32_t number) const {
     const FunctionValue& value = function_.values[number];
     const auto bytes = static_cast<uint64_t>(value.type.bytes());
     if (value.storage == Storage::kScratch) return {0, value.place, value.place + bytes};
@@ -159,36 +142,13 @@ class StorageChecker {
   }
 
   bool Same(uint32_t a, uint32_t b) const { return RangeOf(a) == RangeOf(b); }
-
-  // The live value that overlaps `value`; what is held never overlaps itself.
-  std::optional<uint32_t> FindOverlap(uint32_t value) const {
-    const Range range = RangeOf(value);
-    auto next = held_.lower_bound(Place(range.room, range.end));
-    if (next == held_.begin()) return std::nullopt;
-    const auto& [place, held] = *std::prev(next);
-    if (place.first != range.room || held.end <= range.begin) return std::nullopt;
-    return held.value;
-  }
-
-  uint32_t InTheWay(uint32_t value) const { return FindOverlap(value).value_or(value); }
-
-  bool Hold(uint32_t value) {
-    if (FindOverlap(value).has_value()) return false;
-    const Range range = RangeOf(value);
-    held_[Place(range.room, range.begin)] = {range.end, value};
-    return true;
-  }
-
-  void Drop(uint32_t value) {
-    const Range range = RangeOf(value);
-    auto held = held_.find(Place(range.room, range.begin));
-    if (held != held_.end() && held->second.value == value) held_.erase(held);
-  }
+  bool Hold(uint32_t value) { return live_.Hold(RangeOf(value), value); }
+  void Drop(uint32_t value) { live_.Drop(RangeOf(value), value); }
 
   const Function& function_;
   std::vector<bool> made_;
   std::vector<uint32_t> uses_left_;
-  std::map<Place, Held> held_;
+  LiveRanges live_;
 };
 
 }  // namespace

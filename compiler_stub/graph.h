@@ -54,10 +54,6 @@ class Graph {
   // The state whose memory `value` is, through the cache writes that made it; else `value` itself.
   uint32_t Root(uint32_t value) const { return roots_[value]; }
 
-  // MatMul then Add of its result, used nowhere else, becomes one MatMul with an addend that is
-  // made before it: the sum needs no memory of its own where the addend dies there.
-  Graph WithFusedAdds() const;
-
  private:
   uint32_t AddValue(GraphValue value, uint32_t root);
 

@@ -1,0 +1,51 @@
+#include "compiler_stub/compile.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "compiler_stub/compile_graph.h"
+#include "compiler_stub/function_check.h"
+#include "compiler_stub/llama.h"
+#include "compiler_stub/submodel_blob.h"
+#include "lazy_tensor/status_macros.h"
+
+namespace npubank {
+namespace {
+
+constexpr int64_t kMaxChunk = 4096;
+
+absl::Status CheckOptions(const ModelConfig& config, const CompileOptions& options) {
+  NPUBANK_RETURN_IF_ERROR(Annotate(CheckName(options.name), "the submodel"));
+  if (options.chunk < 1 || options.chunk > kMaxChunk) {
+    return absl::InvalidArgumentError(absl::StrCat("submodel '", options.name, "': chunk ",
+                                                   options.chunk, " is not in 1..", kMaxChunk));
+  }
+  if (options.context < options.chunk || options.context > config.context_length) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "submodel '", options.name, "': context ", options.context, " is not between the chunk of ",
+        options.chunk, " and the model's context length of ", config.context_length));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::optional<WeightFormat> WeightFormatFromName(absl::string_view name) {
+  if (name == "keep") return WeightFormat::kKeep;
+  if (name == "f32") return WeightFormat::kF32;
+  if (name == "f16") return WeightFormat::kF16;
+  if (name == "bf16") return WeightFormat::kBF16;
+  return std::nullopt;
+}
+
+absl::StatusOr<std::string> Compile(const ModelConfig& config, const TensorFinder& find,
+                                    const CompileOptions& options) {
+  NPUBANK_RETURN_IF_ERROR(CheckOptions(config, options));
+  NPUBANK_ASSIGN_OR_RETURN(const Graph graph, BuildLlama(config, find, options));
+  NPUBANK_ASSIGN_OR_RETURN(SubmodelBlob blob, CompileGraph(graph, options));
+  blob.vocabulary = static_cast<uint64_t>(config.vocab_size);
+  return WriteSubmodelBlob(blob);
+}
+
+}  // namespace npubank

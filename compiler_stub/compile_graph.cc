@@ -1,0 +1,187 @@
+#include "compiler_stub/compile_graph.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "compiler_stub/body.h"
+#include "compiler_stub/closure.h"
+#include "compiler_stub/function_check.h"
+#include "compiler_stub/partition.h"
+#include "compiler_stub/planner/lifetimes.h"
+#include "compiler_stub/planner/planner.h"
+#include "compiler_stub/planner/validator.h"
+#include "lazy_tensor/recipe_codec.h"
+#include "lazy_tensor/status_macros.h"
+
+namespace npubank {
+namespace {
+
+class GraphCompiler {
+ public:
+  GraphCompiler(const Graph& graph, const CompileOptions& options)
+      : graph_(graph), options_(options), partition_(FindPartition(graph)), closures_(graph) {}
+
+  absl::StatusOr<SubmodelBlob> Run() {
+    blob_.name = options_.name;
+    blob_.chunk = static_cast<uint64_t>(options_.chunk);
+    blob_.context = static_cast<uint64_t>(options_.context);
+    NPUBANK_RETURN_IF_ERROR(AddFunctions());
+    AddInterface();
+    AddCalls();
+    blob_.weights = closures_.names();
+    NPUBANK_ASSIGN_OR_RETURN(blob_.recipes, EncodeRecipes(closures_.recipes()));
+    NPUBANK_RETURN_IF_ERROR(PlanArena());
+    return std::move(blob_);
+  }
+
+ private:
+  const PartitionCall& FirstCall(size_t function) const {
+    return partition_.calls[partition_.functions[function].calls.front()];
+  }
+
+  // A block that repeats is "block"; a function called once has the name of what it makes last.
+  std::string FunctionName(size_t function) const {
+    if (partition_.functions[function].calls.size() > 1) return "block";
+    return graph_.ops()[FirstCall(function).end - 1].name;
+  }
+
+  absl::Status AddFunctions() {
+    std::set<std::string> names;
+    for (size_t f = 0; f < partition_.functions.size(); ++f) {
+      std::string name = FunctionName(f);
+      if (!names.insert(name).second) {
+        absl::StrAppend(&name, "#", f);
+        names.insert(name);
+      }
+      SubmodelFunction function;
+      NPUBANK_ASSIGN_OR_RETURN(function.function, BuildBody(graph_, partition_, f, name, options_));
+      function.name = std::move(name);
+      function.blob = WriteFunctionBlob(function.function);
+      blob_.scratch_bytes = std::max(blob_.scratch_bytes, function.function.scratch_bytes);
+      blob_.functions.push_back(std::move(function));
+    }
+    return absl::OkStatus();
+  }
+
+  // The values that the session gives, reads and keeps, in the graph's order.
+  void AddInterface() {
+    for (uint32_t v = 0; v < graph_.values().size(); ++v) {
+      if (graph_.value(v).kind == ValueKind::kInput) AddValue(v, Placement::kInput);
+    }
+    for (uint32_t output : graph_.outputs()) AddValue(output, Placement::kOutput);
+    for (uint32_t v = 0; v < graph_.values().size(); ++v) {
+      if (graph_.value(v).kind == ValueKind::kState) AddValue(v, Placement::kState);
+    }
+  }
+
+  uint32_t AddValue(uint32_t value, Placement placement) {
+    const auto next = static_cast<uint32_t>(blob_.values.size());
+    const auto [known, added] = numbers_.emplace(value, next);
+    if (added) {
+      blob_.values.push_back({graph_.value(value).name, graph_.value(value).type, placement, 0});
+    }
+    return known->second;
+  }
+
+  Binding Bind(uint32_t value) {
+    if (graph_.value(value).kind == ValueKind::kWeight) return closures_.Bind(value);
+    return {BindingKind::kValue, AddValue(value, Placement::kArena)};
+  }
+
+  void AddCalls() {
+    for (const PartitionCall& from : partition_.calls) {
+      const SubmodelFunction& function = blob_.functions[from.function];
+      Call call;
+      call.function = static_cast<uint32_t>(from.function);
+      call.name = function.name;
+      const std::vector<size_t>& siblings = partition_.functions[from.function].calls;
+      if (siblings.size() > 1) absl::StrAppend(&call.name, ".", calls_of_[from.function]++);
+      for (uint32_t input : from.inputs) call.arguments.push_back(Bind(input));
+      if (function.function.scratch_bytes > 0) {
+        call.arguments.push_back({BindingKind::kScratch, 0});
+      }
+      for (uint32_t output : from.outputs) call.arguments.push_back(Bind(output));
+      blob_.calls.push_back(std::move(call));
+    }
+  }
+
+  // The calls as the planner sees them: operations over the values in the arena.
+  PlanGraph CallGraph() const {
+    PlanGraph plan;
+    for (const SubmodelValue& value : blob_.values) {
+      plan.AddValue(value.name, value.type.bytes(), value.placement != Placement::kArena);
+    }
+    for (const Call& call : blob_.calls) {
+      const std::vector<FunctionArgument>& arguments =
+          blob_.functions[call.function].function.arguments;
+      PlanOp op;
+      op.name = call.name;
+      op.kind = blob_.functions[call.function].name;
+      int over = -1;
+      for (size_t a = 0; a < arguments.size(); ++a) {
+        if (call.arguments[a].kind != BindingKind::kValue) continue;
+        const auto value = static_cast<int>(call.arguments[a].index);
+        if (arguments[a].kind == ArgumentKind::kInput) {
+          op.inputs.push_back(value);
+        } else if (arguments[a].over >= 0) {
+          over = static_cast<int>(call.arguments[static_cast<size_t>(arguments[a].over)].index);
+          op.outputs.insert(op.outputs.begin(), value);
+        } else {
+          op.outputs.push_back(value);
+        }
+      }
+      const auto position = std::find(op.inputs.begin(), op.inputs.end(), over);
+      if (over >= 0) op.in_place = {static_cast<int>(position - op.inputs.begin())};
+      plan.ops.push_back(std::move(op));
+    }
+    return plan;
+  }
+
+  absl::Status PlanArena() {
+    PlanGraph graph = CallGraph();
+    const int scratch =
+        graph.AddValue(kScratchArgument, static_cast<int64_t>(blob_.scratch_bytes), false, true);
+    LifetimeOptions lifetime_options;
+    lifetime_options.schedule = options_.schedule;
+    NPUBANK_ASSIGN_OR_RETURN(Lifetimes lifetimes, FindLifetimes(graph, lifetime_options));
+    if (!options_.reuse) {
+      for (Buffer& buffer : lifetimes.problem.buffers) {
+        buffer.lower = 0;
+        buffer.upper = static_cast<int64_t>(graph.ops.size()) + 1;
+      }
+    }
+    NPUBANK_ASSIGN_OR_RETURN(const Plan plan, PlanMemory(lifetimes.problem, PlanOptions()));
+    NPUBANK_RETURN_IF_ERROR(Validate(lifetimes.problem, plan.offsets));
+    blob_.arena_bytes = static_cast<uint64_t>(plan.bytes);
+    for (size_t v = 0; v < blob_.values.size(); ++v) {
+      if (blob_.values[v].placement != Placement::kArena) continue;
+      blob_.values[v].offset = static_cast<uint64_t>(plan.offsets[lifetimes.buffer_of[v]]);
+    }
+    if (blob_.scratch_bytes > 0) {
+      blob_.scratch_offset = static_cast<uint64_t>(plan.offsets[lifetimes.buffer_of[scratch]]);
+    }
+    return absl::OkStatus();
+  }
+
+  const Graph& graph_;
+  const CompileOptions& options_;
+  const Partition partition_;
+  Closures closures_;
+  std::map<size_t, size_t> calls_of_;     // by function: how many calls are named already
+  std::map<uint32_t, uint32_t> numbers_;  // graph value -> the blob's
+  SubmodelBlob blob_;
+};
+
+}  // namespace
+
+absl::StatusOr<SubmodelBlob> CompileGraph(const Graph& graph, const CompileOptions& options) {
+  return GraphCompiler(graph, options).Run();
+}
+
+}  // namespace npubank
