@@ -23,52 +23,6 @@ void ConvertRun(ElementType from, const void* in, ElementType to, void* out, siz
 
 #else
 
-// The F32 numbers in between stay in the first-level cache.
-constexpr size_t kChunk = 1024;
-
-template <class From, class To>
-void RunAs(const void* in, size_t in_first, void* out, size_t out_first, size_t count) {
-  Run<From, To>(static_cast<const typename From::T*>(in) + in_first,
-                static_cast<typename To::T*>(out) + out_first, count, Unchanged());
-}
-
-template <class Spread>
-void NibblesToF32(const void* in, size_t first, float* out, size_t count) {
-  uint8_t bytes[kChunk];
-  SpreadNibbles(static_cast<const uint8_t*>(in) + first / 2, (count + 1) / 2, bytes);
-  RunAs<Spread, AsF32>(bytes, 0, out, 0, count);
-}
-
-// At most kChunk numbers of `in`, from `first` on, which is even.
-void ToF32(ElementType from, const void* in, size_t first, float* out, size_t count) {
-  switch (from) {
-    case ElementType::kF16:
-      return RunAs<AsF16, AsF32>(in, first, out, 0, count);
-    case ElementType::kBF16:
-      return RunAs<AsBF16, AsF32>(in, first, out, 0, count);
-    case ElementType::kF8E4M3:
-      return RunAs<AsF8E4M3, AsF32>(in, first, out, 0, count);
-    case ElementType::kF8E5M2:
-      return RunAs<AsF8E5M2, AsF32>(in, first, out, 0, count);
-    case ElementType::kI8:
-      return RunAs<AsI8, AsF32>(in, first, out, 0, count);
-    case ElementType::kU8:
-      return RunAs<AsU8, AsF32>(in, first, out, 0, count);
-    case ElementType::kI16:
-      return RunAs<AsI16, AsF32>(in, first, out, 0, count);
-    case ElementType::kU16:
-      return RunAs<AsU16, AsF32>(in, first, out, 0, count);
-    case ElementType::kI4:
-      return NibblesToF32<AsSpreadI4>(in, first, out, count);
-    case ElementType::kU4:
-      return NibblesToF32<AsU8>(in, first, out, count);
-    case ElementType::kNF4:
-      return NibblesToF32<AsSpreadNF4>(in, first, out, count);
-    default:
-      return;
-  }
-}
-
 void FromF32(const float* in, ElementType to, void* out, size_t first, size_t count) {
   switch (to) {
     case ElementType::kF16:

@@ -1,0 +1,165 @@
+// Dequantize, compiled once per instruction set, and its plain loop.
+
+#include "lazy_tensor/kernels/dequantize.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "lazy_tensor/kernels/convert.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "lazy_tensor/kernels/dequantize.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#if HWY_TARGET != HWY_SCALAR
+#include "lazy_tensor/kernels/simd-inl.h"
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace npubank::kernels::HWY_NAMESPACE {
+
+#if HWY_TARGET == HWY_SCALAR
+
+void DequantizeRun(const QuantizedRun& run, ElementType to, void* out, size_t count) {
+  ReferenceDequantize(run, to, out, count);
+}
+
+#else
+
+// What a chunk needs beside its weights: room to spell out weights and scales.
+struct Room {
+  uint8_t nibbles[kChunk];
+  float weights[kChunk];
+  float scales[kChunk + kMaxLanes];
+  float zeros[kChunk + kMaxLanes];
+};
+
+// One scale (or zero point) per element and enough of them for a vector: the caller's own where
+// they are spelled out already.
+const float* SpellOut(const float* values, size_t group, size_t position, size_t count,
+                      float* room) {
+  if (values == nullptr) {
+    std::fill_n(room, std::max(count, kMaxLanes), 0.0f);
+    return room;
+  }
+  if (group == 1 && count >= kMaxLanes) return values + position;
+  for (size_t i = 0; i < count; ++i) room[i] = values[(position + i) / group];
+  return room;
+}
+
+// A chunk of a run whose weights are ready to be loaded as From.
+template <class From, class To>
+void DequantizeChunk(const QuantizedRun& run, size_t start, const typename From::T* weights,
+                     typename To::T* out, size_t count, Room& room) {
+  const F32 d;
+  const size_t position = run.first + start;
+  if (run.group >= kMaxLanes) {  // a scale serves whole vectors
+    for (size_t i = 0; i < count;) {
+      const size_t number = (position + i) / run.group;
+      const size_t length = std::min(count - i, (number + 1) * run.group - position - i);
+      const VF scale = hn::Set(d, run.scales[number]);
+      const VF zero = hn::Set(d, run.zeros != nullptr ? run.zeros[number] : 0.0f);
+      Run<From, To>(weights + i, out + i, length,
+                    [&](VF w, size_t) HWY_ATTR { return hn::Mul(hn::Sub(w, zero), scale); });
+      i += length;
+    }
+    return;
+  }
+  const float* scales = SpellOut(run.scales, run.group, position, count, room.scales);
+  const float* zeros = SpellOut(run.zeros, run.group, position, count, room.zeros);
+  Run<From, To>(weights, out, count, [&](VF w, size_t i) HWY_ATTR {
+    return hn::Mul(hn::Sub(w, hn::LoadU(d, zeros + i)), hn::LoadU(d, scales + i));
+  });
+}
+
+template <class To>
+void DequantizeTo(const QuantizedRun& run, typename To::T* out, size_t count) {
+  Room room;
+  const uint8_t* bytes = static_cast<const uint8_t*>(run.weights);
+  for (size_t start = 0; start < count; start += kChunk, out += kChunk) {
+    const size_t chunk = std::min(kChunk, count - start);
+    switch (run.type) {
+      case ElementType::kU4:
+        SpreadNibbles(bytes + start / 2, (chunk + 1) / 2, room.nibbles);
+        DequantizeChunk<AsU8, To>(run, start, room.nibbles, out, chunk, room);
+        break;
+      case ElementType::kI4:
+        SpreadNibbles(bytes + start / 2, (chunk + 1) / 2, room.nibbles);
+        DequantizeChunk<AsSpreadI4, To>(run, start, room.nibbles, out, chunk, room);
+        break;
+      case ElementType::kI8:
+        DequantizeChunk<AsI8, To>(run, start, reinterpret_cast<const int8_t*>(bytes) + start, out,
+                                  chunk, room);
+        break;
+      case ElementType::kU8:
+        DequantizeChunk<AsU8, To>(run, start, bytes + start, out, chunk, room);
+        break;
+      default:
+        ToF32(run.type, run.weights, start, room.weights, chunk);
+        DequantizeChunk<AsF32, To>(run, start, room.weights, out, chunk, room);
+        break;
+    }
+  }
+}
+
+void DequantizeRun(const QuantizedRun& run, ElementType to, void* out, size_t count) {
+  switch (to) {
+    case ElementType::kF16:
+      return DequantizeTo<AsF16>(run, static_cast<uint16_t*>(out), count);
+    case ElementType::kBF16:
+      return DequantizeTo<AsBF16>(run, static_cast<uint16_t*>(out), count);
+    case ElementType::kI8:
+      return DequantizeTo<AsI8>(run, static_cast<int8_t*>(out), count);
+    case ElementType::kU8:
+      return DequantizeTo<AsU8>(run, static_cast<uint8_t*>(out), count);
+    default:
+      return DequantizeTo<AsF32>(run, static_cast<float*>(out), count);
+  }
+}
+
+#endif
+
+}  // namespace npubank::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace npubank::kernels {
+namespace {
+
+HWY_EXPORT(DequantizeRun);
+
+}  // namespace
+
+bool CanDequantize(ElementType weights, ElementType to) {
+  switch (weights) {
+    case ElementType::kF64:
+    case ElementType::kI64:
+    case ElementType::kU64:
+    case ElementType::kI32:
+    case ElementType::kU32:
+    case ElementType::kBool:
+      return false;
+    default:
+      return to == ElementType::kF32 || to == ElementType::kF16 || to == ElementType::kBF16 ||
+             to == ElementType::kI8 || to == ElementType::kU8;
+  }
+}
+
+void ReferenceDequantize(const QuantizedRun& run, ElementType to, void* out, size_t count) {
+  std::vector<float> values(count);
+  ReferenceConvert(run.type, run.weights, ElementType::kF32, values.data(), count);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t number = (run.first + i) / run.group;
+    const float zero = run.zeros != nullptr ? run.zeros[number] : 0.0f;
+    values[i] = (values[i] - zero) * run.scales[number];
+  }
+  ReferenceConvert(ElementType::kF32, values.data(), to, out, count);
+}
+
+void Dequantize(const QuantizedRun& run, ElementType to, void* out, size_t count) {
+  HWY_DYNAMIC_DISPATCH(DequantizeRun)(run, to, out, count);
+}
+
+}  // namespace npubank::kernels
+#endif
