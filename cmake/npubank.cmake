@@ -2,7 +2,7 @@
 
 add_library(npubank_options INTERFACE)
 target_include_directories(npubank_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
-target_compile_options(npubank_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -fvisibility=hidden)
+target_compile_options(npubank_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
 if(NPUBANK_WERROR)
   target_compile_options(npubank_options INTERFACE -Werror)
 endif()
