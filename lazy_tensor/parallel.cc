@@ -1,5 +1,6 @@
 #include "lazy_tensor/parallel.h"
 
+#include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
@@ -55,7 +56,8 @@ class Loop {
 }  // namespace
 
 struct Workers::Arena {
-  explicit Arena(int count) : arena(count) {}
+  // More threads than processors would only be refused by TBB, with a warning.
+  explicit Arena(int count) : arena(std::min(count, tbb::info::default_concurrency())) {}
   tbb::task_arena arena;
 };
 

@@ -22,8 +22,9 @@ int64_t RandomRecipes::Pick(int64_t low, int64_t high) {
   return std::uniform_int_distribution<int64_t>(low, high)(random_);
 }
 
-RecipePtr RandomRecipes::Make(int steps) {
-  RecipePtr recipe = Constant();
+RecipePtr RandomRecipes::Make(int steps) { return Extend(Constant(), steps); }
+
+RecipePtr RandomRecipes::Extend(RecipePtr recipe, int steps) {
   for (int i = 0; i < steps; ++i) recipe = Step(std::move(recipe));
   return recipe;
 }

@@ -25,6 +25,9 @@ class RandomRecipes {
   // A Constant over a new buffer or file, then up to `steps` operations. Every Constant has a name.
   RecipePtr Make(int steps);
 
+  // The same after up to `steps` more operations.
+  RecipePtr Extend(RecipePtr recipe, int steps);
+
   // The Constants made so far, by name.
   const std::map<std::string, RecipePtr>& constants() const { return constants_; }
 

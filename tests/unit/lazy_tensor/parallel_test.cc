@@ -1,0 +1,100 @@
+#include "lazy_tensor/parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace npubank {
+namespace {
+
+absl::Status Failure(int64_t piece) { return absl::InternalError(std::to_string(piece)); }
+
+TEST(Workers, RunEveryPieceOnce) {
+  for (int count : {0, 1, 2, 5}) {
+    Workers workers(count);
+    std::vector<std::atomic<int>> runs(1000);
+    EXPECT_EQ(workers.ForEach(1000,
+                              [&](int64_t piece) {
+                                runs[piece].fetch_add(1);
+                                return absl::OkStatus();
+                              }),
+              absl::OkStatus());
+    for (const std::atomic<int>& piece : runs) EXPECT_EQ(piece, 1);
+  }
+}
+
+// Plain memory on purpose: under ThreadSanitizer this shows that the caller and the pieces are
+// ordered.
+TEST(Workers, WhatTheCallerWroteIsSeenByThePiecesAndTheirsByTheCaller) {
+  Workers workers(2);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<int> values(64, round);
+    EXPECT_EQ(workers.ForEach(64,
+                              [&](int64_t piece) {
+                                values[piece] += static_cast<int>(piece);
+                                return absl::OkStatus();
+                              }),
+              absl::OkStatus());
+    for (int piece = 0; piece < 64; ++piece) ASSERT_EQ(values[piece], round + piece);
+  }
+}
+
+TEST(Workers, WithoutThreadsPiecesRunInOrderOnTheCaller) {
+  Workers workers(0);
+  std::vector<int64_t> order;
+  const std::thread::id caller = std::this_thread::get_id();
+  EXPECT_EQ(workers.ForEach(5,
+                            [&](int64_t piece) {
+                              EXPECT_EQ(std::this_thread::get_id(), caller);
+                              order.push_back(piece);
+                              return piece == 3 ? Failure(piece) : absl::OkStatus();
+                            }),
+            Failure(3));
+  EXPECT_EQ(order, (std::vector<int64_t>{0, 1, 2, 3}));
+}
+
+TEST(Workers, TheLowestFailureIsReportedAndNothingStartsAfterIt) {
+  Workers workers(2);
+  for (int round = 0; round < 100; ++round) {
+    std::atomic<int64_t> last{0};
+    const absl::Status status = workers.ForEach(100000, [&](int64_t piece) {
+      int64_t seen = last.load();
+      while (piece > seen && !last.compare_exchange_weak(seen, piece)) {
+      }
+      return piece >= 10 ? Failure(piece) : absl::OkStatus();
+    });
+    EXPECT_EQ(status, Failure(10));
+    EXPECT_LT(last, 100);  // at most a piece per thread was under way
+  }
+}
+
+TEST(Workers, ServeSeveralCallersAtOnce) {
+  Workers workers(2);
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) {
+        std::atomic<int> ran{0};
+        EXPECT_EQ(workers.ForEach(20,
+                                  [&](int64_t) {
+                                    ran.fetch_add(1);
+                                    return absl::OkStatus();
+                                  }),
+                  absl::OkStatus());
+        EXPECT_EQ(ran, 20);
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+}
+
+TEST(Workers, NoPiecesAreNoWork) {
+  Workers workers(2);
+  EXPECT_EQ(workers.ForEach(0, [](int64_t piece) { return Failure(piece); }), absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace npubank
