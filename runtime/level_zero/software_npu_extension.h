@@ -48,6 +48,9 @@ struct SoftwareNpuExtension {
                                        ze_result_t result);
   // Calls of that entry point since start or the last pfnFailCall ("" counts all that can fail).
   ze_result_t(ZE_APICALL* pfnCountCalls)(const char* entry_point, uint64_t* count);
+  // Reads the switches (runtime/software_npu/README.md) from the environment again. What is
+  // allocated stays as it is; the faults of NPUBANK_NPU_FAIL are read at zeInit only.
+  ze_result_t(ZE_APICALL* pfnReloadSwitches)();
 };
 
 }  // namespace npubank::level_zero

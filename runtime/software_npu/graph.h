@@ -1,0 +1,59 @@
+// Graph: one compiled function (compiler_stub/function_blob.h) with its arguments; and the table of
+// ZE_extension_graph.
+//
+// Setting an argument checks the pointer: it must lie in memory of the graph's context, with room
+// for the argument, aligned to its elements. Appending captures the arguments as they are then, so
+// one graph can be appended many times with different ones.
+// Executing fails (DEVICE_LOST) when memory has gone or may not be written, or when the function
+// itself does (kernels/execute.h).
+// Threads: any.
+#ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPH_H_
+#define NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPH_H_
+
+#include <level_zero/ze_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lazy_tensor/mutex.h"
+#include "runtime/level_zero/graph_extension.h"
+#include "runtime/software_npu/allocation.h"
+#include "runtime/software_npu/context.h"
+#include "runtime/software_npu/kernels/execute.h"
+
+namespace npubank::software_npu {
+
+class Graph {
+ public:
+  using Handle = level_zero::GraphHandle;
+
+  Graph(std::shared_ptr<Context> context, Function function, std::string blob);
+  virtual ~Graph() = default;
+
+  ChildOf<Context>& context() { return context_; }
+  const Function& function() const { return program_.function(); }
+  const std::string& blob() const { return blob_; }
+
+  ze_result_t SetArgument(uint32_t index, const void* pointer);
+  // The arguments as they are now; INVALID_ARGUMENT when one is not set or its memory has gone.
+  ze_result_t Capture(std::vector<Place>* places) const;
+  bool Execute(const std::vector<Place>& arguments) const;
+
+ private:
+  ze_result_t Resolve(uint32_t index, const void* pointer, Place* place) const;
+
+  ChildOf<Context> context_;
+  Program program_;
+  std::string blob_;
+  mutable Mutex mutex_;
+  std::vector<const void*> arguments_ ABSL_GUARDED_BY(mutex_);
+};
+
+const level_zero::GraphExtension& GetGraphExtension();
+
+}  // namespace npubank::software_npu
+
+#endif  // NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPH_H_
