@@ -15,10 +15,10 @@
 // that it cut short says so in `timed_out`.
 //
 // Cost: graphs of thousands of values take milliseconds, because the heuristics reach the bound; a
-// hard problem takes as long as the step limit allows (some 10 million steps per second). Threads:
-// pure. Errors: InvalidArgument for a problem that CheckProblem refuses; ResourceExhausted when no
-// plan within the capacity was found; the message says whether there is none or whether the search
-// gave up, and which size would have been possible.
+// hard problem takes as long as the step limit allows (some hundred thousand steps per second).
+// Threads: pure. Errors: InvalidArgument for a problem that CheckProblem refuses; ResourceExhausted
+// when no plan within the capacity was found; the message says whether there is none or whether the
+// search gave up, and which size would have been possible.
 #ifndef NPUBANK_COMPILER_STUB_PLANNER_PLANNER_H_
 #define NPUBANK_COMPILER_STUB_PLANNER_PLANNER_H_
 
@@ -33,7 +33,7 @@
 namespace npubank {
 
 struct PlanOptions {
-  int64_t step_limit = 20'000'000;  // of the exact search; 0: heuristics only
+  int64_t step_limit = 1'000'000;  // of the exact search; 0: heuristics only
   absl::Duration time_limit = absl::Seconds(60);
 };
 

@@ -1,0 +1,25 @@
+// The lower bound of a problem with parallel pairs. For this room; callers read Plan::lower_bound.
+#ifndef NPUBANK_COMPILER_STUB_PLANNER_ANTICHAIN_H_
+#define NPUBANK_COMPILER_STUB_PLANNER_ANTICHAIN_H_
+
+#include <cstdint>
+
+#include "compiler_stub/planner/problem.h"
+
+namespace npubank {
+
+// Above this many buffers LowerBound looks at lifetimes only: the flow looks at every pair.
+inline constexpr int kMaxAntichainBuffers = 2048;
+
+// The most bytes that can be alive together when operations run side by side; without parallel
+// pairs that is LiveLowerBound. No plan can be smaller.
+//
+// "May lie in the same bytes, a before b" orders the buffers in part. The largest set of which no
+// two are so ordered, by size, is what may be alive together; by Dilworth's theorem it weighs as
+// much as the lightest set of chains that covers every buffer as often as it has bytes: the sum of
+// all sizes less the largest flow from each buffer to later ones that could take over its bytes.
+int64_t LowerBound(const Problem& problem);
+
+}  // namespace npubank
+
+#endif  // NPUBANK_COMPILER_STUB_PLANNER_ANTICHAIN_H_
