@@ -1,0 +1,45 @@
+// Packing: four-bit weights of GPTQ and AWQ checkpoints, from int32 words to plain runs of U4.
+//
+// Both keep eight weights in a little-endian int32, nibble 0 in the lowest bits.
+// - GPTQ: qweight int32 [K/8, N]; nibble i of word (r, n) is weight (8 r + i, n). K is the input
+// axis.
+//     One word row to rows of U4 [K, N]:   GptqRows(words, columns, 0, 8, out, columns / 2);
+//     U4 [N, K]: the words of one column one after the other are already in order, so this is a
+//     transpose of 32-bit elements (CopyStrided, permute.h).
+//   qzeros int32 [G, N/8]; nibble i of word (g, w) is the zero point of column 8 w + i: plain U4
+//   [G, N].
+//     Version 1 of the format stores one less, modulo 16: GptqZeros gives the points themselves.
+// - AWQ: qweight int32 [K, N/8] and qzeros int32 [G, N/8]; nibble i of a word is column
+//     8 w + {0, 2, 4, 6, 1, 3, 5, 7}[i]. AwqToU4 puts them in order: U4 [K, N] and [G, N]. For U4
+//     [N, K] transpose that with CopyStrided.
+// Layouts as the public AutoGPTQ (github.com/AutoGPTQ/AutoGPTQ) and AutoAWQ
+// (github.com/casper-hansen/AutoAWQ) write them.
+//
+// Sizes in `words` count words. Buffers need no alignment and must not overlap; `out` is only
+// written. Threads: pure functions. Each kernel has its plain loop beside it.
+#ifndef NPUBANK_LAZY_TENSOR_KERNELS_PACKING_H_
+#define NPUBANK_LAZY_TENSOR_KERNELS_PACKING_H_
+
+#include <cstddef>
+
+namespace npubank::kernels {
+
+// Rows [first, first + rows) of the eight that a row of `columns` words holds, each to `columns`
+// nibbles, `out_pitch` bytes apart. `columns` may be odd: the last nibble of a row is then written
+// with a zero beside it. first + rows <= 8.
+void GptqRows(const void* words, size_t columns, size_t first, size_t rows, void* out,
+              size_t out_pitch);
+void ReferenceGptqRows(const void* words, size_t columns, size_t first, size_t rows, void* out,
+                       size_t out_pitch);
+
+// 8 * words zero points of a version 1 checkpoint: each nibble plus one, modulo 16.
+void GptqZeros(const void* in, size_t words, void* out);
+void ReferenceGptqZeros(const void* in, size_t words, void* out);
+
+// 8 * words nibbles into the order of their columns.
+void AwqToU4(const void* in, size_t words, void* out);
+void ReferenceAwqToU4(const void* in, size_t words, void* out);
+
+}  // namespace npubank::kernels
+
+#endif  // NPUBANK_LAZY_TENSOR_KERNELS_PACKING_H_
