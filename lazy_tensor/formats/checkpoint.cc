@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -11,6 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "lazy_tensor/formats/gguf.h"
+#include "lazy_tensor/formats/gguf_model.h"
 #include "lazy_tensor/formats/json.h"
 #include "lazy_tensor/status_macros.h"
 
@@ -20,19 +21,13 @@ namespace {
 constexpr uint64_t kMaxIndexBytes = 64 << 20;
 constexpr size_t kMaxShards = 4096;
 
-absl::Status CheckFolder(const std::string& path) {
+absl::StatusOr<bool> IsFolder(const std::string& path) {
   struct stat info = {};
-  if (stat(path.c_str(), &info) != 0) {
-    if (errno == ENOENT || errno == ENOTDIR) {
-      return absl::NotFoundError(absl::StrCat("model folder \"", path, "\" does not exist"));
-    }
-    return absl::ErrnoToStatus(errno, absl::StrCat("model folder \"", path, "\""));
+  if (stat(path.c_str(), &info) == 0) return S_ISDIR(info.st_mode);
+  if (errno == ENOENT || errno == ENOTDIR) {
+    return absl::NotFoundError(absl::StrCat("model \"", path, "\" does not exist"));
   }
-  if (!S_ISDIR(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "\"", path, "\" is not a folder; expected one with config.json and model.safetensors"));
-  }
-  return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("model \"", path, "\""));
 }
 
 bool Exists(const std::string& path) {
@@ -65,39 +60,80 @@ absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& 
   return shard_of;
 }
 
+// The rows of a tensor as the file has them: numbers, or the bytes of blocks.
+absl::StatusOr<TensorType> StoredType(const GgufTensor& tensor) {
+  if (const auto* element = std::get_if<ElementType>(&tensor.format)) {
+    return TensorType::Create(*element, tensor.shape);
+  }
+  const absl::Span<const int64_t> shape = tensor.shape.dims();
+  std::vector<int64_t> dims(shape.begin(), shape.end());
+  const auto format = std::get<kernels::BlockFormat>(tensor.format);
+  dims.back() = dims.back() / static_cast<int64_t>(kernels::BlockLength(format)) *
+                static_cast<int64_t>(kernels::BlockBytes(format));
+  NPUBANK_ASSIGN_OR_RETURN(Shape rows, Shape::Create(dims));
+  return TensorType::Create(ElementType::kU8, std::move(rows));
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Checkpoint>> Checkpoint::Open(const std::string& path,
                                                                    FileAccess access) {
-  NPUBANK_RETURN_IF_ERROR(CheckFolder(path));
+  NPUBANK_ASSIGN_OR_RETURN(const bool is_folder, IsFolder(path));
   std::shared_ptr<Checkpoint> checkpoint(new Checkpoint);
   checkpoint->path_ = path;
-  NPUBANK_ASSIGN_OR_RETURN(checkpoint->config_, ReadModelConfig(path + "/config.json"));
-  const std::string single = path + "/model.safetensors";
-  const std::string index = path + "/model.safetensors.index.json";
-  if (Exists(single)) {
-    checkpoint->listing_ = single;
-    NPUBANK_RETURN_IF_ERROR(checkpoint->AddFile(single, access));
-  } else if (Exists(index)) {
-    checkpoint->listing_ = index;
-    NPUBANK_RETURN_IF_ERROR(checkpoint->AddShards(index, access));
-  } else {
-    return absl::NotFoundError(
-        absl::StrCat(path, ": has neither model.safetensors nor model.safetensors.index.json"));
-  }
+  NPUBANK_RETURN_IF_ERROR(is_folder ? checkpoint->OpenFolder(access)
+                                    : checkpoint->OpenGguf(access));
   return checkpoint;
+}
+
+absl::Status Checkpoint::OpenFolder(FileAccess access) {
+  NPUBANK_ASSIGN_OR_RETURN(config_, ReadModelConfig(path_ + "/config.json"));
+  const std::string single = path_ + "/model.safetensors";
+  const std::string index = path_ + "/model.safetensors.index.json";
+  if (Exists(single)) {
+    listing_ = single;
+    return AddFile(single, access);
+  }
+  if (Exists(index)) {
+    listing_ = index;
+    return AddShards(index, access);
+  }
+  return absl::NotFoundError(
+      absl::StrCat(path_, ": has neither model.safetensors nor model.safetensors.index.json"));
+}
+
+absl::Status Checkpoint::OpenGguf(FileAccess access) {
+  NPUBANK_ASSIGN_OR_RETURN(gguf_, Source::OpenFile(path_, access));
+  listing_ = path_;
+  NPUBANK_ASSIGN_OR_RETURN(const Gguf file, ReadGguf(*gguf_));
+  NPUBANK_ASSIGN_OR_RETURN(config_, GgufModelConfig(file, *gguf_));
+  for (const GgufTensor& tensor : file.tensors) {
+    NPUBANK_ASSIGN_OR_RETURN(TensorType type, StoredType(tensor));
+    Stored stored = {gguf_, {tensor.name, std::move(type), tensor.offset}, std::nullopt};
+    if (const auto* format = std::get_if<kernels::BlockFormat>(&tensor.format)) {
+      stored.blocks = *format;
+    }
+    NPUBANK_RETURN_IF_ERROR(Add(std::move(stored)));
+    std::string name = HuggingFaceName(tensor.name);
+    if (name != tensor.name) stored_names_[std::move(name)] = tensor.name;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint::Add(Stored stored) {
+  const std::string file = stored.source->name();
+  std::string name = stored.entry.name;
+  const auto [at, added] = tensors_.try_emplace(std::move(name), std::move(stored));
+  if (added) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tensor ", Quote(at->first), " is in both ",
+                                                 at->second.source->name(), " and ", file));
 }
 
 absl::Status Checkpoint::AddFile(const std::string& file, FileAccess access) {
   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<Source> source, Source::OpenFile(file, access));
   NPUBANK_ASSIGN_OR_RETURN(std::vector<TensorEntry> entries, ReadSafetensors(*source));
   for (TensorEntry& entry : entries) {
-    const std::string name = entry.name;
-    const auto [at, added] = tensors_.try_emplace(name, Stored{source, std::move(entry)});
-    if (!added) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor ", Quote(name), " is in both ",
-                                                     at->second.source->name(), " and ", file));
-    }
+    NPUBANK_RETURN_IF_ERROR(Add({source, std::move(entry), std::nullopt}));
   }
   return absl::OkStatus();
 }
@@ -124,16 +160,33 @@ absl::Status Checkpoint::AddShards(const std::string& index, FileAccess access) 
 }
 
 bool Checkpoint::Contains(absl::string_view name) const {
-  return tensors_.count(std::string(name)) != 0;
+  return tensors_.count(std::string(name)) != 0 || stored_names_.count(std::string(name)) != 0;
 }
 
 absl::StatusOr<RecipePtr> Checkpoint::Find(absl::string_view name) const {
-  const auto at = tensors_.find(std::string(name));
-  if (at == tensors_.end()) {
-    return absl::NotFoundError(absl::StrCat("tensor ", Quote(name), " is not in ", listing_));
+  if (const auto at = tensors_.find(std::string(name)); at != tensors_.end()) {
+    const Stored& stored = at->second;
+    return Recipe::Constant(stored.source, stored.entry.offset, stored.entry.type, at->first);
   }
-  const Stored& stored = at->second;
-  return Recipe::Constant(stored.source, stored.entry.offset, stored.entry.type, stored.entry.name);
+  if (const auto at = stored_names_.find(std::string(name)); at != stored_names_.end()) {
+    return Dequantized(at->second);
+  }
+  return absl::NotFoundError(absl::StrCat("tensor ", Quote(name), " is not in ", listing_));
+}
+
+absl::StatusOr<RecipePtr> Checkpoint::Dequantized(const std::string& stored_name) const {
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr constant, Find(stored_name));
+  const Stored& stored = tensors_.at(stored_name);
+  if (!stored.blocks) return constant;
+  return absl::UnimplementedError(absl::StrCat(listing_, ": tensor ", Quote(stored_name),
+                                               " is stored as ",
+                                               kernels::BlockFormatName(*stored.blocks)));
+}
+
+absl::StatusOr<Vocabulary> Checkpoint::LoadVocabulary() const {
+  if (gguf_ == nullptr) return ReadVocabulary(path_ + "/tokens.json");
+  NPUBANK_ASSIGN_OR_RETURN(const Gguf file, ReadGguf(*gguf_));
+  return GgufVocabulary(file, path_);
 }
 
 }  // namespace npubank

@@ -4,8 +4,14 @@
 //   NPUBANK_ASSIGN_OR_RETURN(RecipePtr head, model->Find("lm_head.weight"));
 //
 // A folder holds config.json and either model.safetensors or model.safetensors.index.json with its
-// shards. Opening reads headers only. Find makes a Constant over the file; the file stays mapped
-// while the Checkpoint or any recipe over it lives, so drop the Checkpoint after loading.
+// shards; perhaps tokens.json. A .gguf file holds all of it. Opening reads headers only.
+//
+// Names: a tensor that a file stores goes by the name it has there, and Find gives a Constant over
+// the file. A Hugging Face name that the model needs but no file stores as such is a recipe over
+// what is stored: "model.layers.0.self_attn.q_proj.weight" over a GGUF file's
+// "blk.0.attn_q.weight", with blocks turned into F32. So the rooms above see one kind of model, and
+// the leaves of any recipe are found again by their names. The file stays mapped while the
+// Checkpoint or any recipe over it lives: drop the Checkpoint after loading.
 //
 // Threads: immutable after Open. Errors: NotFound for a missing folder, file or tensor (naming it,
 // and for a tensor the file it should be in); InvalidArgument for whatever the files get wrong.
@@ -14,6 +20,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -21,6 +28,8 @@
 #include "absl/strings/string_view.h"
 #include "lazy_tensor/formats/model_config.h"
 #include "lazy_tensor/formats/safetensors.h"
+#include "lazy_tensor/formats/vocabulary.h"
+#include "lazy_tensor/kernels/blocks.h"
 #include "lazy_tensor/recipe.h"
 #include "lazy_tensor/source.h"
 
@@ -34,23 +43,34 @@ class Checkpoint {
   const std::string& path() const { return path_; }
   const ModelConfig& config() const { return config_; }
 
-  // A tensor as it is stored.
+  // A tensor by its name in the file, or by its Hugging Face name.
   absl::StatusOr<RecipePtr> Find(absl::string_view name) const;
   bool Contains(absl::string_view name) const;
+
+  // tokens.json of the folder, or the vocabulary inside the GGUF file. NotFound when there is none,
+  // Unimplemented for a GGUF vocabulary that is not SentencePiece's.
+  absl::StatusOr<Vocabulary> LoadVocabulary() const;
 
  private:
   struct Stored {
     std::shared_ptr<Source> source;
-    TensorEntry entry;
+    TensorEntry entry;  // for blocks: rows of bytes
+    std::optional<kernels::BlockFormat> blocks;
   };
   Checkpoint() = default;
+  absl::Status OpenFolder(FileAccess access);
+  absl::Status OpenGguf(FileAccess access);
   absl::Status AddFile(const std::string& file, FileAccess access);
   absl::Status AddShards(const std::string& index, FileAccess access);
+  absl::Status Add(Stored stored);
+  absl::StatusOr<RecipePtr> Dequantized(const std::string& stored_name) const;
 
   std::string path_;
-  std::string listing_;  // the file that names all tensors, for messages
+  std::string listing_;           // the file that names all tensors, for messages
+  std::shared_ptr<Source> gguf_;  // null for a folder
   ModelConfig config_;
-  std::map<std::string, Stored> tensors_;
+  std::map<std::string, Stored> tensors_;            // by the name in the file
+  std::map<std::string, std::string> stored_names_;  // by Hugging Face name, of a GGUF file
 };
 
 }  // namespace npubank

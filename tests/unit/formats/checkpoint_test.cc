@@ -94,8 +94,7 @@ TEST(CheckpointTest, AMissingTensorIsNamedWithItsFile) {
 TEST(CheckpointTest, AMissingFolderIsOneClearLine) {
   const auto result = Checkpoint::Open("/nonexistent/model");
   EXPECT_EQ(result.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(std::string(result.status().message()),
-            "model folder \"/nonexistent/model\" does not exist");
+  EXPECT_EQ(std::string(result.status().message()), "model \"/nonexistent/model\" does not exist");
 }
 
 TEST(CheckpointTest, IncompleteFoldersAreRefused) {

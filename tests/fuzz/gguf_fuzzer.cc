@@ -1,0 +1,31 @@
+// Whatever the bytes of a GGUF file are, its tensors lie within the file and do not overlap, and a
+// model in it is a model in bounds.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "lazy_tensor/formats/gguf.h"
+#include "lazy_tensor/formats/gguf_model.h"
+#include "lazy_tensor/source.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto* begin = reinterpret_cast<const std::byte*>(data);
+  const std::shared_ptr<npubank::Source> source =
+      npubank::Source::FromBuffer(std::vector<std::byte>(begin, begin + size), "fuzz");
+  const auto file = npubank::ReadGguf(*source);
+  if (!file.ok()) return 0;
+  uint64_t end = 0;
+  for (const npubank::GgufTensor& tensor : file->tensors) {
+    if (tensor.offset < end || tensor.offset > size || tensor.bytes > size - tensor.offset) abort();
+    if (tensor.bytes == 0) abort();
+    end = tensor.offset + tensor.bytes;
+    npubank::HuggingFaceName(tensor.name);
+  }
+  const auto config = npubank::GgufModelConfig(*file, *source);
+  if (config.ok() && config->num_heads % config->num_kv_heads != 0) abort();
+  const auto vocabulary = npubank::GgufVocabulary(*file, "fuzz");
+  if (vocabulary.ok() && vocabulary->pieces.size() > npubank::Vocabulary::kMaxPieces) abort();
+  return 0;
+}
