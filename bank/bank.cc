@@ -94,6 +94,17 @@ absl::Status Bank::EvaluateAndAllocate(const Owner& owner, const EvaluateAllOpti
 
 absl::StatusOr<Lease> Bank::Get(Uid uid) { return core_->MakeResident(uid, {}); }
 
+absl::Status Bank::Read(Uid uid, uint64_t offset, absl::Span<std::byte> out) {
+  NPUBANK_ASSIGN_OR_RETURN(const Lease lease, Get(uid));
+  const uint64_t bytes = lease.type().bytes();
+  if (offset > bytes || out.size() > bytes - offset) {
+    return absl::OutOfRangeError(absl::StrCat("reading [", offset, ", +", out.size(), ") of uid ",
+                                              uid.ToHex(), ", which has ", bytes, " bytes"));
+  }
+  if (out.empty()) return absl::OkStatus();
+  return core_->device->Read(*core_->registry->MemoryOf(lease), offset, out);
+}
+
 BankTotals Bank::Totals() const { return TotalsOf(*core_->registry); }
 
 BankSnapshot Bank::Snapshot() const { return SnapshotOf(*core_->registry, *core_->device); }

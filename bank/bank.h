@@ -76,6 +76,7 @@ struct BankTotals {
   // Over live owners: the sum of the bytes each uses, minus the unique bytes among them.
   uint64_t shared_bytes_saved = 0;
   uint64_t evaluations = 0;  // that succeeded
+  uint64_t waits = 0;        // for the evaluation of another caller
 };
 
 class Bank : public std::enable_shared_from_this<Bank> {
@@ -88,6 +89,9 @@ class Bank : public std::enable_shared_from_this<Bank> {
                                         absl::string_view name);
   absl::Status EvaluateAndAllocate(const Owner& owner, const EvaluateAllOptions& options = {});
   absl::StatusOr<Lease> Get(Uid uid);
+  // Copies [offset, offset + out.size()) of the tensor's device bytes to the host, as Get makes
+  // them resident. OutOfRange beyond the end.
+  absl::Status Read(Uid uid, uint64_t offset, absl::Span<std::byte> out);
 
   BankTotals Totals() const;
   // Everything, for bank-inspect.

@@ -46,6 +46,12 @@ struct DeviceUsage {
   uint64_t live_bytes = 0;  // reserved bytes of live allocations
   uint64_t peak_bytes = 0;
   uint64_t live_allocations = 0;
+  // What the driver gave for them: live bytes, and what is kept for reuse or staging. 0 in memory
+  // that does not count it.
+  uint64_t held_bytes = 0;
+  uint64_t peak_held_bytes = 0;
+  // Bytes of imported allocations. They are a file's pages and are in no other count.
+  uint64_t imported_bytes = 0;
 };
 
 // Produces the bytes [offset, offset + out.size()) of what is being written. `out` is write-only.
@@ -73,6 +79,9 @@ class DeviceMemory {
   // Copies [offset, offset + out.size()) of `memory` to the host.
   virtual absl::Status Read(DeviceAllocation& memory, uint64_t offset,
                             absl::Span<std::byte> out) = 0;
+
+  // Gives back to the driver what is kept for reuse: call it when a load is done.
+  virtual void Trim() {}
 
   // What this object believes it holds.
   virtual DeviceUsage Usage() const = 0;

@@ -19,7 +19,7 @@ namespace npubank {
 class HostMemory : public DeviceMemory {
  public:
   struct Options {
-    uint64_t capacity = ~uint64_t{0};
+    uint64_t capacity = uint64_t{1} << 40;
     bool host_writable = true;
     uint64_t staging_bytes = 1 << 20;  // the size of a piece when the host cannot write
   };

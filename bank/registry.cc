@@ -181,6 +181,7 @@ absl::StatusOr<Acquired> Registry::Acquire(Uid uid) {
     }
     // The entry may be forgotten while we wait; the flight is ours.
     const std::shared_ptr<Flight> flight = entry->flight;
+    ++counters_.waits;
     while (!flight->finished) flight->done.Wait(mutex_);
     if (!flight->status.ok() && !absl::IsCancelled(flight->status)) return flight->status;
   }
@@ -250,6 +251,11 @@ void Registry::Fail(Evaluation& evaluation, absl::Status status) {
   flight->status = std::move(status);
   flight->done.NotifyAll();
   Settle(entry, garbage);
+}
+
+std::shared_ptr<DeviceAllocation> Registry::MemoryOf(const Lease& lease) const {
+  MutexLock lock(mutex_);
+  return FindEntry(lease.uid())->memory;  // a leased entry is never forgotten
 }
 
 Registry::Counters Registry::counters() const {

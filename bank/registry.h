@@ -138,10 +138,14 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   // NotFound for a uid that nobody registered or everybody released.
   absl::StatusOr<Acquired> Acquire(Uid uid);
 
+  // The memory behind a lease; null for a tensor of 0 bytes.
+  std::shared_ptr<DeviceAllocation> MemoryOf(const Lease& lease) const;
+
   struct Counters {
     uint64_t registrations = 0;
     uint64_t hits = 0;
     uint64_t evaluations = 0;
+    uint64_t waits = 0;
   };
   Counters counters() const;
   // In registration order, under the lock: look and copy, no more.

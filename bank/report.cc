@@ -66,6 +66,7 @@ BankTotals TotalsOf(const Registry& registry) {
   totals.registrations = counters.registrations;
   totals.hits = counters.hits;
   totals.evaluations = counters.evaluations;
+  totals.waits = counters.waits;
   return totals;
 }
 

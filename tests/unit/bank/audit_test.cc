@@ -1,0 +1,86 @@
+#include "bank/audit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bank/bank.h"
+#include "bank/host_memory.h"
+#include "tests/support/scripted_source.h"
+#include "tests/support/test_weights.h"
+
+namespace npubank {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class AuditTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<HostMemory> memory_ = std::make_shared<HostMemory>();
+  std::shared_ptr<Bank> bank_ = Bank::Create(memory_, {});
+  TestWeights weights_{2};
+};
+
+TEST_F(AuditTest, AgreesBeforeWhileAndAfterALoad) {
+  Owner owner = bank_->AddOwner("prefill");
+  std::vector<LazyTensor> tensors = weights_.Submodel();
+  for (const LazyTensor& tensor : tensors) ASSERT_TRUE(bank_->Register(owner, tensor, "w").ok());
+  AuditReport report = bank_->Audit();
+  EXPECT_TRUE(report.clean()) << report.ToString();
+  // Each layer's two tensors stand on one constant: it is held once.
+  EXPECT_EQ(report.source_bytes_booked, 2u * TestWeights::kRows * TestWeights::kColumns * 4);
+  EXPECT_EQ(report.source_bytes_booked, report.source_bytes_counted);
+
+  ASSERT_TRUE(bank_->Get(tensors[0].uid()).ok());
+  report = bank_->Audit();
+  EXPECT_TRUE(report.clean()) << report.ToString();
+  EXPECT_EQ(report.source_bytes_booked, 2u * TestWeights::kRows * TestWeights::kColumns * 4)
+      << "the other tensor of the layer still needs the constant";
+
+  ASSERT_TRUE(bank_->EvaluateAndAllocate(owner).ok());
+  report = bank_->Audit();
+  EXPECT_TRUE(report.clean()) << report.ToString();
+  EXPECT_EQ(report.source_bytes_counted, 0u);
+  EXPECT_EQ(report.device_bytes_booked, 4 * 4096u);
+  EXPECT_EQ(report.device_bytes_counted, 4 * 4096u);
+}
+
+TEST_F(AuditTest, NamesTheSourceThatSomebodyElseHolds) {
+  const auto source = ScriptedSource::Make("forgotten.safetensors", CountingFloats(8));
+  const std::vector<LazyTensor> kept = VectorsOver(source, 8);
+  const AuditReport report = bank_->Audit();
+  EXPECT_FALSE(report.clean());
+  EXPECT_THAT(report.discrepancies, ElementsAre(HasSubstr("'forgotten.safetensors': 32 bytes")));
+  EXPECT_THAT(report.ToString(), HasSubstr("forgotten.safetensors"));
+}
+
+TEST_F(AuditTest, SeesDeviceBytesThatNobodyAccountsFor) {
+  const auto stray = memory_->Allocate(5000, "stray").value();
+  EXPECT_THAT(bank_->Audit().discrepancies, ElementsAre(HasSubstr("counts 8192 bytes")));
+}
+
+TEST_F(AuditTest, TakesTheWordOfOthersForWhatTheyHold) {
+  const auto arena = memory_->Allocate(5000, "arena").value();
+  const AuditReport report = bank_->Audit(arena->reserved_bytes());
+  EXPECT_TRUE(report.clean()) << report.ToString();
+  EXPECT_EQ(report.device_bytes_other, 8192u);
+  EXPECT_FALSE(bank_->Audit(4096).clean()) << "too little is as wrong as too much";
+}
+
+TEST_F(AuditTest, LeasedTensorsWithoutOwnerAreAccountedFor) {
+  Owner owner = bank_->AddOwner("prefill");
+  const Uid uid = bank_->Register(owner, weights_.Submodel()[0], "w").value().uid;
+  const Lease lease = bank_->Get(uid).value();
+  owner.Release();
+  const AuditReport report = bank_->Audit();
+  EXPECT_TRUE(report.clean()) << report.ToString();
+  EXPECT_EQ(report.device_bytes_booked, 4096u);
+}
+
+}  // namespace
+}  // namespace npubank

@@ -1,0 +1,254 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bank/bank.h"
+#include "bank/host_memory.h"
+#include "lazy_tensor/mutex.h"
+#include "lazy_tensor/retention.h"
+#include "tests/support/scripted_source.h"
+#include "tests/support/test_weights.h"
+
+namespace npubank {
+namespace {
+
+constexpr int64_t kElements = 64;
+
+// Holds up whoever passes until it is opened, and says how many have come.
+class Gate {
+ public:
+  void Pass() {
+    MutexLock lock(mutex_);
+    ++arrived_;
+    changed_.NotifyAll();
+    while (!open_) changed_.Wait(mutex_);
+  }
+  void AwaitArrival() {
+    MutexLock lock(mutex_);
+    while (arrived_ == 0) changed_.Wait(mutex_);
+  }
+  void Open() {
+    MutexLock lock(mutex_);
+    open_ = true;
+    changed_.NotifyAll();
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  int arrived_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool open_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+class BankThreadsTest : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    bank_.reset();
+    EXPECT_EQ(memory_->Usage().live_allocations, 0u);
+    EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
+  }
+
+  void AwaitWaits(uint64_t count) {
+    while (bank_->Totals().waits < count) std::this_thread::yield();
+  }
+
+  std::shared_ptr<HostMemory> memory_ = std::make_shared<HostMemory>();
+  std::shared_ptr<Bank> bank_ = Bank::Create(memory_, {});
+};
+
+// Invariant 3.
+TEST_F(BankThreadsTest, OneEvaluationPerUidWhoeverAsks) {
+  constexpr int kThreads = 8;
+  const TestWeights weights(6);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      const Owner owner = bank_->AddOwner("submodel");
+      std::vector<Uid> uids;
+      const std::vector<LazyTensor> tensors = weights.Submodel();
+      for (size_t i = 0; i < tensors.size(); ++i) {
+        uids.push_back(bank_->Register(owner, tensors[i], TestWeights::Name(i)).value().uid);
+      }
+      ASSERT_TRUE(bank_->EvaluateAndAllocate(owner).ok());
+      for (size_t i = 0; i < uids.size(); ++i) {
+        std::vector<std::byte> bytes(tensors[i].type().bytes());
+        ASSERT_TRUE(bank_->Read(uids[i], 0, absl::MakeSpan(bytes)).ok());
+        EXPECT_EQ(bytes, weights.Expected(i));
+        EXPECT_TRUE(tensors[i].detached());
+      }
+      // Nobody leaves before all have evaluated, or the last would rightly evaluate again.
+      static std::atomic<int> finished{0};
+      ++finished;
+      while (finished < kThreads) std::this_thread::yield();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(bank_->Totals().evaluations, weights.size());
+}
+
+TEST_F(BankThreadsTest, ThoseWhoWaitGetTheSameStatus) {
+  Gate gate;
+  const auto source = ScriptedSource::Make("weights", CountingFloats(kElements));
+  source->on_read = [&] { gate.Pass(); };
+  source->FailRead(1);  // only once: who evaluated a second time would succeed
+  const Owner owner = bank_->AddOwner("prefill");
+  const Uid uid = bank_->Register(owner, VectorsOver(source, kElements)[0], "wq").value().uid;
+
+  absl::Status first, second;
+  std::thread evaluates([&] { first = bank_->EvaluateAndAllocate(owner); });
+  gate.AwaitArrival();
+  std::thread waits([&] { second = bank_->Get(uid).status(); });
+  AwaitWaits(1);
+  gate.Open();
+  evaluates.join();
+  waits.join();
+  EXPECT_TRUE(absl::IsDataLoss(first)) << first;
+  EXPECT_EQ(first, second);
+  EXPECT_TRUE(bank_->Get(uid).ok()) << "and the next one tries again";
+}
+
+// Invariant 4.
+TEST_F(BankThreadsTest, ALeaseNeverSeesBytesThatAreNotAllThere) {
+  Gate gate;
+  const auto source = ScriptedSource::Make("weights", CountingFloats(kElements));
+  source->on_read = [&] { gate.Pass(); };
+  const Owner owner = bank_->AddOwner("prefill");
+  const Uid uid = bank_->Register(owner, VectorsOver(source, kElements)[0], "wq").value().uid;
+  std::thread evaluates([&] { EXPECT_TRUE(bank_->EvaluateAndAllocate(owner).ok()); });
+  gate.AwaitArrival();
+  std::atomic<bool> got{false};
+  std::thread waits([&] {
+    const Lease lease = bank_->Get(uid).value();
+    got = true;
+    EXPECT_EQ(HostBytesAt(lease.address(), kElements * 4), CountingFloats(kElements));
+  });
+  AwaitWaits(1);
+  EXPECT_FALSE(got);
+  gate.Open();
+  evaluates.join();
+  waits.join();
+}
+
+TEST_F(BankThreadsTest, GetDoesNotWaitForTheRestOfALoad) {
+  Gate gate;
+  const auto ready = ScriptedSource::Make("ready", CountingFloats(kElements));
+  const auto slow = ScriptedSource::Make("slow", CountingFloats(kElements));
+  slow->on_read = [&] { gate.Pass(); };
+  const Owner owner = bank_->AddOwner("prefill");
+  const Uid first = bank_->Register(owner, VectorsOver(ready, kElements)[0], "first").value().uid;
+  ASSERT_TRUE(bank_->Register(owner, VectorsOver(slow, kElements)[0], "second").ok());
+  std::thread evaluates([&] { EXPECT_TRUE(bank_->EvaluateAndAllocate(owner).ok()); });
+  gate.AwaitArrival();
+  EXPECT_TRUE(bank_->Get(first).ok()) << "while the second is still being read";
+  gate.Open();
+  evaluates.join();
+}
+
+// Invariant 5: were the lock held over an evaluation, nothing else here could run.
+TEST_F(BankThreadsTest, NothingWaitsForAnEvaluationThatDoesNotNeedIt) {
+  Gate gate;
+  const auto slow = ScriptedSource::Make("slow", CountingFloats(kElements));
+  slow->on_read = [&] { gate.Pass(); };
+  const Owner prefill = bank_->AddOwner("prefill");
+  const LazyTensor tensor = VectorsOver(slow, kElements)[0];
+  ASSERT_TRUE(bank_->Register(prefill, tensor, "slow").ok());
+  std::thread evaluates([&] { EXPECT_TRUE(bank_->EvaluateAndAllocate(prefill).ok()); });
+  gate.AwaitArrival();
+  {
+    const TestWeights weights(1);
+    const Owner kvcache = bank_->AddOwner("kvcache");
+    EXPECT_TRUE(bank_->Register(kvcache, VectorsOver(slow, kElements)[0], "slow").value().hit);
+    const Uid other = bank_->Register(kvcache, weights.Submodel()[0], "other").value().uid;
+    EXPECT_TRUE(bank_->Get(other).ok());
+    EXPECT_EQ(bank_->Snapshot().tensors[0].state, "evaluating");
+  }
+  gate.Open();
+  evaluates.join();
+}
+
+TEST_F(BankThreadsTest, AnOwnerDroppedWhileItLoadsGetsCancelledAndLeavesNothing) {
+  Gate gate;
+  const auto source = ScriptedSource::Make("weights", CountingFloats(3 * kElements));
+  source->on_read = [&] { gate.Pass(); };
+  auto owner = std::make_unique<Owner>(bank_->AddOwner("prefill"));
+  for (const LazyTensor& tensor : VectorsOver(source, kElements)) {
+    ASSERT_TRUE(bank_->Register(*owner, tensor, "w").ok());
+  }
+  absl::Status status;
+  std::thread evaluates([&] { status = bank_->EvaluateAndAllocate(*owner); });
+  gate.AwaitArrival();
+  owner.reset();
+  gate.Open();
+  evaluates.join();
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  EXPECT_EQ(bank_->Totals().unique_tensors, 0u);
+  EXPECT_EQ(memory_->Usage().live_allocations, 0u);
+}
+
+TEST_F(BankThreadsTest, WhoWaitsTakesOverWhenTheEvaluationIsOnlyCancelled) {
+  Gate gate;
+  const auto source = ScriptedSource::Make("weights", CountingFloats(kElements));
+  source->on_read = [&] { gate.Pass(); };
+  const Owner prefill = bank_->AddOwner("prefill");
+  const Uid uid = bank_->Register(prefill, VectorsOver(source, kElements)[0], "wq").value().uid;
+  std::atomic<bool> stop{false};
+  EvaluateAllOptions options;
+  options.cancelled = [&] { return stop.load(); };
+  absl::Status first;
+  std::thread evaluates([&] { first = bank_->EvaluateAndAllocate(prefill, options); });
+  gate.AwaitArrival();
+  absl::Status second;
+  std::thread waits([&] { second = bank_->Get(uid).status(); });
+  AwaitWaits(1);
+  stop = true;
+  gate.Open();
+  evaluates.join();
+  waits.join();
+  EXPECT_TRUE(second.ok()) << second;
+  // The read may have been the last step before the end: then there was nothing left to cancel.
+  EXPECT_TRUE(first.ok() || absl::IsCancelled(first)) << first;
+}
+
+TEST_F(BankThreadsTest, EveryOperationMayRunBesideEveryOther) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 40;
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  const TestWeights weights(4);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(seed + t);
+      for (int round = 0; round < kRounds; ++round) {
+        Owner owner = bank_->AddOwner(absl::StrCat("submodel ", t));
+        const std::vector<LazyTensor> tensors = weights.Submodel();
+        for (size_t i = 0; i < tensors.size(); ++i) {
+          if (random() % 3 == 0) continue;
+          const Uid uid = bank_->Register(owner, tensors[i], TestWeights::Name(i)).value().uid;
+          if (random() % 3 != 0) continue;
+          const absl::StatusOr<Lease> lease = bank_->Get(uid);
+          ASSERT_TRUE(lease.ok()) << lease.status();
+          EXPECT_EQ(HostBytesAt(lease->address(), lease->type().bytes()), weights.Expected(i));
+        }
+        if (random() % 2 == 0) {
+          ASSERT_TRUE(bank_->EvaluateAndAllocate(owner).ok());
+        }
+        if (random() % 8 == 0) bank_->Audit();
+        if (random() % 8 == 0) bank_->Snapshot();
+        if (random() % 2 == 0) owner.Release();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(bank_->Totals().unique_tensors, 0u);
+}
+
+}  // namespace
+}  // namespace npubank
