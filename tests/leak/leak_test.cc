@@ -1,0 +1,85 @@
+#include "tests/leak/leak_test.h"
+
+#include <utility>
+
+#include "lazy_tensor/retention.h"
+
+namespace npubank {
+
+void LeakTest::SetUp() {
+  device_ = GetParam().make();
+  ASSERT_NE(device_, nullptr);
+  bank_ = Bank::Create(device_, {.workers = std::make_shared<Workers>(0)});
+}
+
+void LeakTest::TearDown() {
+  if (device_ == nullptr) return;
+  const AuditReport report = bank_->Audit();
+  EXPECT_TRUE(report.clean()) << report.ToString();
+  EXPECT_EQ(bank_->Totals().unique_tensors, 0u);
+  ExpectNothingOnTheDevice();
+  bank_.reset();
+  ExpectNothingOnTheDevice();
+  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
+}
+
+Submodel LeakTest::Open(const std::string& name, const TestWeights& weights) {
+  Submodel submodel;
+  submodel.owner = bank_->AddOwner(name);
+  submodel.tensors = weights.Submodel();
+  return submodel;
+}
+
+void LeakTest::Register(Submodel& submodel, size_t tensor) {
+  const auto registered =
+      bank_->Register(submodel.owner, submodel.tensors[tensor], TestWeights::Name(tensor));
+  ASSERT_TRUE(registered.ok()) << registered.status();
+  EXPECT_EQ(submodel.tensors[tensor].detached(), registered->hit)
+      << "a hit detaches at once, a miss does not";
+  submodel.uids.push_back(registered->uid);
+}
+
+void LeakTest::RegisterAll(Submodel& submodel) {
+  for (size_t i = 0; i < submodel.tensors.size(); ++i) Register(submodel, i);
+}
+
+absl::Status LeakTest::Evaluate(const Submodel& submodel) {
+  return bank_->EvaluateAndAllocate(submodel.owner);
+}
+
+Submodel LeakTest::Load(const std::string& name) {
+  Submodel submodel = Open(name);
+  RegisterAll(submodel);
+  EXPECT_TRUE(Evaluate(submodel).ok());
+  return submodel;
+}
+
+void LeakTest::Run(const Submodel& submodel, const TestWeights& weights) {
+  std::vector<Lease> leases;
+  for (size_t i = 0; i < submodel.uids.size(); ++i) {
+    auto lease = bank_->Get(submodel.uids[i]);
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    leases.push_back(*std::move(lease));
+    std::vector<std::byte> bytes(leases.back().type().bytes());
+    ASSERT_TRUE(bank_->Read(submodel.uids[i], 0, absl::MakeSpan(bytes)).ok());
+    EXPECT_EQ(bytes, weights.Expected(i)) << TestWeights::Name(i);
+  }
+}
+
+void LeakTest::ExpectOneCopyAndNoSource() {
+  const AuditReport report = bank_->Audit();
+  EXPECT_TRUE(report.clean()) << report.ToString();
+  const BankTotals totals = bank_->Totals();
+  EXPECT_EQ(totals.resident_bytes, weights_.Bytes());
+  EXPECT_EQ(totals.device_bytes, device_->Usage().live_bytes);
+  EXPECT_LE(device_->Usage().live_allocations, weights_.size());
+  EXPECT_EQ(totals.evaluations, weights_.size()) << "each weight was evaluated once";
+  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
+}
+
+void LeakTest::ExpectNothingOnTheDevice() {
+  EXPECT_EQ(device_->Usage().live_bytes, 0u);
+  EXPECT_EQ(device_->Usage().live_allocations, 0u);
+}
+
+}  // namespace npubank
