@@ -78,6 +78,9 @@ absl::Status CommandList::Wait() {
   ze_result_t result = ZE_RESULT_NOT_READY;
   // A signal may interrupt the driver's wait, which then reports NOT_READY.
   while (result == ZE_RESULT_NOT_READY) result = zeFenceHostSynchronize(fence_.get(), UINT64_MAX);
+  // Whoever is told that a run failed may touch its memory next: ask the queue before saying so.
+  ze_result_t idle = result == ZE_RESULT_SUCCESS ? ZE_RESULT_SUCCESS : ZE_RESULT_NOT_READY;
+  while (idle == ZE_RESULT_NOT_READY) idle = zeCommandQueueSynchronize(queue_->get(), UINT64_MAX);
   in_flight_ = false;
   return ZeStatus(result, "zeFenceHostSynchronize");
 }

@@ -11,6 +11,8 @@
 
 #include <level_zero/ze_api.h>
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 namespace npubank::level_zero {
@@ -32,9 +34,16 @@ class Handle {
     Reset();
     return &handle_;
   }
+  // After a wait that failed the device may still be at work on the object. Drivers kill a job
+  // after two seconds, so within three the object can go; what fails otherwise we could not do
+  // better.
   void Reset() {
-    // A destroy that fails leaves nothing that we could do better; the driver's counts show it.
-    if (handle_) Destroy(std::exchange(handle_, nullptr));
+    if (!handle_) return;
+    const T handle = std::exchange(handle_, nullptr);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(3);
+    while (Destroy(handle) == ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE &&
+           std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 
  private:

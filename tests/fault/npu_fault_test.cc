@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "lazy_tensor/status_macros.h"
 #include "tests/support/npu_fixture.h"
 #include "tests/support/test_model.h"
 #include "tools/model_run.h"

@@ -44,7 +44,9 @@ class StoriesTest : public NpuTest {
   }
 
   static void ExpectEveryPromptContinued(ModelRun& run) {
-    for (const auto& expected : ExpectedPrompts()["cases"]) {
+    const nlohmann::json cases = ExpectedPrompts()["cases"];
+    ASSERT_EQ(cases.size(), 3u);
+    for (const auto& expected : cases) {
       const std::string text = expected["prompt"];
       auto prompt = run.Encode(text);
       ASSERT_TRUE(prompt.ok()) << prompt.status();
@@ -82,7 +84,8 @@ TEST_F(StoriesTest, LogitsOfOnceUponATimeAreWithinAThousandthOfTheReference) {
   file.read(reinterpret_cast<char*>(expected.data()), expected.size() * sizeof(float));
   ASSERT_TRUE(file.good());
   std::vector<int32_t> ids;
-  for (const auto& prompt : ExpectedPrompts()["cases"])
+  const nlohmann::json cases = ExpectedPrompts()["cases"];
+  for (const auto& prompt : cases)
     if (prompt["prompt"] == "Once upon a time") ids = prompt["ids"].get<std::vector<int32_t>>();
   ASSERT_GE(ids.size(), 16u);
 

@@ -1,0 +1,52 @@
+// The README's embedding example, compiled and run.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lazy_tensor/formats/checkpoint.h"
+#include "lazy_tensor/status_macros.h"
+#include "tests/support/npu_fixture.h"
+#include "tests/support/test_model.h"
+
+namespace npubank {
+namespace {
+
+#define ASSIGN NPUBANK_ASSIGN_OR_RETURN
+
+absl::StatusOr<int32_t> NextToken(const std::string& folder, uint64_t* source_bytes_after_load) {
+  ASSIGN(auto device, level_zero::Device::Open(level_zero::DeviceChoice::kAuto));
+  ASSIGN(auto memory, NpuMemory::Create(device));
+  auto bank = Bank::Create(memory, {});
+  ASSIGN(auto model, Checkpoint::Open(folder));
+  auto find = [&](absl::string_view name) { return model->Find(name); };
+  std::vector<std::string> blobs;
+  for (int64_t chunk : {8, 1}) {  // prefill, kvcache
+    CompileOptions options;
+    options.name = chunk == 1 ? "kvcache" : "prefill";
+    options.chunk = chunk;
+    options.context = 64;
+    ASSIGN(std::string blob, Compile(model->config(), find, options));
+    blobs.push_back(blob);
+  }
+  ASSIGN(auto session, Session::Load(device, memory, bank, blobs, find, {}));
+  model.reset();  // every weight is on the device now, once
+  *source_bytes_after_load = LiveSourceBytes();
+  ASSIGN(absl::Span<const float> logits, session->Feed({1, 40, 47}));
+  return Argmax(logits);
+}
+
+class EmbeddingTest : public NpuTest {};
+
+TEST_F(EmbeddingTest, TheReadmesExampleLoadsRunsAndLeavesNothing) {
+  TestModel model;
+  uint64_t source_bytes = 1;
+  const auto token = NextToken(model.folder(), &source_bytes);
+  ASSERT_TRUE(token.ok()) << token.status();
+  EXPECT_GE(*token, 0);
+  EXPECT_EQ(source_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace npubank
