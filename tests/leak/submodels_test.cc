@@ -149,8 +149,8 @@ TEST_P(SubmodelsLeakTest, ASubmodelThatIsNeverEvaluatedLeavesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(On, SubmodelsLeakTest, ::testing::ValuesIn(DevicesUnderTest()),
-                         [](const ::testing::TestParamInfo<DeviceUnderTest>& info) {
-                           return info.param.name;
+                         [](const ::testing::TestParamInfo<DeviceUnderTest>& device) {
+                           return device.param.name;
                          });
 
 }  // namespace
