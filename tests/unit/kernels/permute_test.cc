@@ -111,5 +111,28 @@ TEST_P(CopyStridedTargets, AgreeOnPermutedSlicesOfAnyRank) {
   }
 }
 
+// Large enough for stores that pass the cache by, on rows that begin on a cache line and that do
+// not.
+TEST_P(CopyStridedTargets, AgreeOnLargeMatrices) {
+  const Bytes in = RandomBytes(size_t{4} << 20, 2);
+  for (const int bits : kElementBits) {
+    for (const int64_t room : {0, 2}) {
+      const int64_t rows = 1024;
+      const int64_t columns = (int64_t{20} << 20) / bits / rows;
+      const StridedCopy copy = {.rank = 2,
+                                .extent = {columns, rows},
+                                .in_stride = {1, columns},
+                                .out_stride = {rows + room, 1}};
+      const size_t out_bytes = static_cast<size_t>((rows + room) * columns * bits / 8);
+      Bytes expected(out_bytes + 64);
+      Bytes actual(out_bytes + 64);
+      const size_t aligned = 64 - reinterpret_cast<uintptr_t>(actual.data()) % 64;
+      ReferenceCopyStrided(copy, bits, in.data(), expected.data() + aligned);
+      CopyStrided(copy, bits, in.data(), actual.data() + aligned);
+      ASSERT_EQ(FirstDifference(expected, actual), std::string::npos) << bits << " bits, " << room;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace npubank::kernels
