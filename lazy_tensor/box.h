@@ -49,6 +49,10 @@ struct Target {
   // The position of the first element of `piece`, a part of the box `whole` that this is the target
   // of.
   int64_t OffsetOf(const Box& whole, const Box& piece) const;
+  // The target of that piece alone.
+  Target At(const Box& whole, const Box& piece) const {
+    return Target{data, OffsetOf(whole, piece), stride};
+  }
   // Whether a box of these extents goes to one dense, row-major stretch.
   bool IsDenseFor(const Box& box) const;
   // That stretch, when `piece` of `whole` goes to one that starts and ends on whole bytes; else

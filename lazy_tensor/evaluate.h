@@ -28,7 +28,7 @@ namespace npubank {
 
 struct EvaluateOptions {
   Workers* workers = nullptr;        // not owned; null: inline on the calling thread
-  size_t scratch_bytes = 4 << 20;    // per worker
+  size_t scratch_bytes = 4 << 20;    // per worker; at least 1 MiB
   bool release_source_pages = true;  // give mapped pages back as the evaluation moves on
   std::function<bool()> cancelled;   // asked between tiles, from worker threads; empty: never
 };

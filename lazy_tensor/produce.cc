@@ -14,6 +14,24 @@ namespace {
 constexpr size_t kCachedBytes = 256 << 10;
 // Scratch of a node whose target is not dense: large pieces give the copy long runs on both sides.
 constexpr size_t kMaxBlockBytes = 1 << 20;
+bool IsStep(const Recipe& recipe) {
+  return std::holds_alternative<ConvertOp>(recipe.op()) ||
+         std::holds_alternative<ShiftOp>(recipe.op());
+}
+
+// One step of a chain on `count` dense elements.
+void RunStep(const Recipe& step, ElementType from, const std::byte* in, std::byte* out,
+             int64_t count) {
+  if (std::holds_alternative<ConvertOp>(step.op())) {
+    kernels::Convert(from, in, step.type().element(), out, static_cast<size_t>(count));
+    return;
+  }
+  const bool nibbles = BitWidth(from) == 4;
+  const std::byte flip{static_cast<unsigned char>(nibbles ? 0x88 : 0x80)};
+  const int64_t bytes = nibbles ? (count + 1) / 2 : count;
+  for (int64_t i = 0; i < bytes; ++i) out[i] = in[i] ^ flip;
+}
+
 // Where a run of elements that follow each other in `recipe` lies in memory, if it does.
 const std::byte* FindRun(const Recipe& recipe, int64_t begin) {
   if (const auto* op = std::get_if<ConstantOp>(&recipe.op())) {
@@ -185,45 +203,50 @@ absl::StatusOr<const std::byte*> Producer::Dense(const Recipe& recipe, const Box
   return buffer;
 }
 
-absl::Status Producer::ProduceOp(const ConvertOp&, const Recipe& recipe, const Box& box,
-                                 const Target& target) {
-  // The chain of conversions that ends here, last step first, and what it starts from.
+absl::Status Producer::InPieces(const Recipe& recipe, const Box& box, bool dense, Need need,
+                                Fill fill) {
+  const size_t bytes = std::min(Share(recipe), dense ? kCachedBytes : kMaxBlockBytes);
+  const Block block(*this, bytes);
+  const auto fits = [&](const Box& piece) { return need(piece) <= static_cast<int64_t>(bytes); };
+  return ForEachPiece(box, fits, [&](const Box& piece) -> absl::Status {
+    if (!fits(piece)) return absl::InternalError("an element needs more scratch than a node has");
+    return fill(piece, block.data());
+  });
+}
+
+absl::Status Producer::ProduceSteps(const Recipe& recipe, const Box& box, const Target& target) {
+  // The steps, last one first, and what they start from.
   std::vector<const Recipe*> steps;
   const Recipe* base = &recipe;
-  int bits = BitWidth(base->type().element());
-  while (std::holds_alternative<ConvertOp>(base->op())) {
+  int64_t bits = BitWidth(base->type().element());
+  while (IsStep(*base)) {
     steps.push_back(base);
     base = base->inputs()[0].get();
-    bits = std::max(bits, BitWidth(base->type().element()));
+    bits = std::max<int64_t>(bits, BitWidth(base->type().element()));
   }
-  const size_t limit = target.IsDenseFor(box) ? kCachedBytes : kMaxBlockBytes;
-  const size_t half = std::min(Share(recipe), limit) / 2;
-  const Block block(*this, 2 * half);
-  std::byte* const buffers[2] = {block.data(), block.data() + half};
-  const int64_t capacity = static_cast<int64_t>(half) * 8 / bits;
   const int out_bits = BitWidth(recipe.type().element());
-
-  const auto fits = [&](const Box& piece) { return piece.elements() <= capacity; };
-  return ForEachPiece(box, fits, [&](const Box& piece) -> absl::Status {
-    const int64_t count = piece.elements();
-    std::byte* const direct = target.WholeBytes(box, piece, out_bits);
-    NPUBANK_ASSIGN_OR_RETURN(const std::byte* in, Dense(*base, piece, buffers[0]));
-    ElementType from = base->type().element();
-    for (size_t i = steps.size(); i-- > 0;) {
-      const ElementType to = steps[i]->type().element();
-      std::byte* out = in == buffers[0] ? buffers[1] : buffers[0];
-      if (i == 0 && direct != nullptr) out = direct;
-      kernels::Convert(from, in, to, out, static_cast<size_t>(count));
-      in = out;
-      from = to;
-    }
-    if (direct == nullptr) {
-      Target place = target;
-      place.offset = target.OffsetOf(box, piece);
-      CopyBox(piece, out_bits, in, 0, DenseStrides(piece.extents()), place);
-    }
-    return absl::OkStatus();
-  });
+  // Two buffers, from one to the other and back, however many steps there are.
+  const auto half = [bits](const Box& piece) { return (piece.elements() * bits + 511) / 512 * 64; };
+  const auto need = [&](const Box& piece) { return 2 * half(piece); };
+  return InPieces(recipe, box, target.IsDenseFor(box), need,
+                  [&](const Box& piece, std::byte* block) -> absl::Status {
+                    std::byte* const other = block + half(piece);
+                    std::byte* const direct = target.WholeBytes(box, piece, out_bits);
+                    NPUBANK_ASSIGN_OR_RETURN(const std::byte* in, Dense(*base, piece, block));
+                    ElementType from = base->type().element();
+                    for (size_t i = steps.size(); i-- > 0;) {
+                      std::byte* out = in == block ? other : block;
+                      if (i == 0 && direct != nullptr) out = direct;
+                      RunStep(*steps[i], from, in, out, piece.elements());
+                      in = out;
+                      from = steps[i]->type().element();
+                    }
+                    if (direct == nullptr) {
+                      CopyBox(piece, out_bits, in, 0, DenseStrides(piece.extents()),
+                              target.At(box, piece));
+                    }
+                    return absl::OkStatus();
+                  });
 }
 
 }  // namespace npubank

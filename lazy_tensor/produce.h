@@ -12,6 +12,10 @@
 // the input already lies in memory in the right order, straight from there, and run every step of a
 // chain on a piece before the next piece.
 //
+// Operations with several inputs or whose elements come in groups (Unpack, Gather, blocks, nibbles)
+// work in the same way on pieces, with the groups that a piece touches; they are in
+// produce_values.cc.
+//
 // Scratch: a stack over the caller's block. A node of depth d takes at most 1/d of what is left, so
 // every node of the deepest chain gets an equal share. Files are read with Source::Read (pread),
 // never through a mapping: no SIGBUS, and no resident pages. Threads: one Producer per thread.
@@ -32,8 +36,8 @@ namespace npubank {
 
 class Producer {
  public:
-  // Enough for kMaxDepth nodes.
-  static constexpr size_t kMinScratchBytes = 64 << 10;
+  // Enough for kMaxDepth nodes that each need a table of 256 numbers, or a block of 256 weights.
+  static constexpr size_t kMinScratchBytes = 1 << 20;
 
   explicit Producer(absl::Span<std::byte> scratch) : scratch_(scratch) {}
 
@@ -60,8 +64,36 @@ class Producer {
                          const Target& target);
   absl::Status ProduceOp(const PermuteOp& op, const Recipe& recipe, const Box& box,
                          const Target& target);
-  absl::Status ProduceOp(const ConvertOp& op, const Recipe& recipe, const Box& box,
+  absl::Status ProduceOp(const ConvertOp&, const Recipe& recipe, const Box& box,
+                         const Target& target) {
+    return ProduceSteps(recipe, box, target);
+  }
+  absl::Status ProduceOp(const ShiftOp&, const Recipe& recipe, const Box& box,
+                         const Target& target) {
+    return ProduceSteps(recipe, box, target);
+  }
+  absl::Status ProduceOp(const SplatOp& op, const Recipe& recipe, const Box& box,
                          const Target& target);
+  absl::Status ProduceOp(const UnpackOp& op, const Recipe& recipe, const Box& box,
+                         const Target& target);
+  absl::Status ProduceOp(const GatherOp& op, const Recipe& recipe, const Box& box,
+                         const Target& target);
+  absl::Status ProduceOp(const UnpackNibblesOp& op, const Recipe& recipe, const Box& box,
+                         const Target& target);
+  absl::Status ProduceOp(const DequantizeBlocksOp& op, const Recipe& recipe, const Box& box,
+                         const Target& target);
+
+  // A chain of operations on single elements.
+  absl::Status ProduceSteps(const Recipe& recipe, const Box& box, const Target& target);
+
+  // Cuts the box into pieces that need no more scratch than there is, as `need` says, and calls
+  // `fill` with each and a block of that size.
+  using Need = absl::FunctionRef<int64_t(const Box& piece)>;
+  using Fill = absl::FunctionRef<absl::Status(const Box& piece, std::byte* block)>;
+  absl::Status InPieces(const Recipe& recipe, const Box& box, bool dense, Need need, Fill fill);
+
+  // The scales or zero points that `part` of their tensor holds, in F32, one after the other.
+  absl::Status Widen(const Recipe& recipe, const Box& part, std::byte* stored, float* wide);
 
   void Touch(const Source& source);
 

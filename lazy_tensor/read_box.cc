@@ -108,10 +108,8 @@ class BoxReader {
       in_strides[a] = outer;
       outer *= piece.extent[a];
     }
-    Target place = target_;
-    place.offset = target_.OffsetOf(box_, piece);
     CopyBox(piece, tensor_.element_bits, scratch_.data(), start * bits() % 8 / bits(), in_strides,
-            place);
+            target_.At(box_, piece));
     return absl::OkStatus();
   }
 

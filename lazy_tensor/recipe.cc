@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lazy_tensor/kernels/convert.h"
+#include "lazy_tensor/recipe_internal.h"
 #include "lazy_tensor/status_macros.h"
 
 namespace npubank {
@@ -16,10 +17,8 @@ namespace {
 // Descriptions are for people: a long one ends in "...".
 constexpr size_t kMaxDescription = 2000;
 
-absl::Status CheckInput(absl::string_view operation, const RecipePtr& input) {
-  if (input != nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(operation, " of no tensor"));
-}
+using internal::BuilderFor;
+using internal::CheckInput;
 
 // Every node of a DAG once, inputs before users.
 void VisitOnce(const Recipe& recipe, std::unordered_set<const Recipe*>& seen,
@@ -27,13 +26,6 @@ void VisitOnce(const Recipe& recipe, std::unordered_set<const Recipe*>& seen,
   if (!seen.insert(&recipe).second) return;
   for (const RecipePtr& input : recipe.inputs()) VisitOnce(*input, seen, visit);
   visit(recipe);
-}
-
-DigestBuilder BuilderFor(absl::string_view operation, absl::Span<const RecipePtr> inputs) {
-  DigestBuilder builder(operation);
-  builder.Add(static_cast<int64_t>(inputs.size()));
-  for (const RecipePtr& input : inputs) builder.Add(input->digest());
-  return builder;
 }
 
 }  // namespace
@@ -231,8 +223,28 @@ struct OperationWords {
     return absl::StrCat("permute(", absl::StrJoin(op.order, ","), ")");
   }
   std::string operator()(const ConvertOp&) const {
-    return absl::StrCat("convert(", ElementTypeName(recipe.type().element()), ")");
+    return absl::StrCat("convert(", ElementName(), ")");
   }
+  std::string operator()(const SplatOp& op) const {
+    return absl::StrCat("splat(0x", absl::Hex(op.bits), ") ", recipe.type().ToString());
+  }
+  std::string operator()(const UnpackOp&) const {
+    return absl::StrCat("unpack(", ElementName(), ")");
+  }
+  std::string operator()(const GatherOp&) const { return "gather"; }
+  std::string operator()(const ShiftOp&) const {
+    return absl::StrCat("shift(", ElementName(), ")");
+  }
+  std::string operator()(const UnpackNibblesOp& op) const {
+    constexpr const char* kNames[] = {"", "gptq rows", "columns", "columns + 1", "awq columns"};
+    return absl::StrCat("unpack_nibbles(", kNames[static_cast<int>(op.layout)], ")");
+  }
+  std::string operator()(const DequantizeBlocksOp& op) const {
+    return absl::StrCat("dequantize_blocks(", kernels::BlockFormatName(op.format), ", ",
+                        ElementName(), ")");
+  }
+
+  absl::string_view ElementName() const { return ElementTypeName(recipe.type().element()); }
 };
 
 // Stops when the text is long enough: shared sub-recipes may repeat without end.

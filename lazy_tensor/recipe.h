@@ -26,6 +26,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "lazy_tensor/digest.h"
+#include "lazy_tensor/kernels/blocks.h"
 #include "lazy_tensor/retention.h"
 #include "lazy_tensor/shape.h"
 #include "lazy_tensor/source.h"
@@ -52,7 +53,29 @@ struct PermuteOp {
   std::vector<int> order;  // output axis i is input axis order[i]
 };
 struct ConvertOp {};  // to the node's own element type
-using RecipeOp = std::variant<ConstantOp, ConcatOp, SliceOp, ReshapeOp, PermuteOp, ConvertOp>;
+// The operations that compute. Their element type is the node's own.
+struct SplatOp {
+  uint64_t bits = 0;  // of every element, in the low bits
+};
+struct UnpackOp {};  // inputs: weights, scale, and sometimes a zero point
+struct GatherOp {};  // inputs: indices, table
+struct ShiftOp {};   // flips the highest bit: U8 <-> I8 by 128, U4 <-> I4 by 8
+// How four-bit weights lie in int32 words (kernels/packing.h has the pictures).
+enum class NibbleLayout : uint8_t {
+  kRows = 1,            // GPTQ qweight: I32[K/8, N] -> U4[K, N]
+  kColumns = 2,         // GPTQ version 2 qzeros: I32[..., N/8] -> U4[..., N], lowest nibble first
+  kColumnsPlusOne = 3,  // GPTQ version 1 qzeros: the same, each stored one too small
+  kColumnsAwq = 4,      // AWQ qweight and qzeros: I32[..., N/8] -> U4[..., N]
+};
+struct UnpackNibblesOp {
+  NibbleLayout layout = NibbleLayout::kRows;
+};
+struct DequantizeBlocksOp {
+  kernels::BlockFormat format = kernels::BlockFormat::kQ4_0;
+};
+using RecipeOp =
+    std::variant<ConstantOp, ConcatOp, SliceOp, ReshapeOp, PermuteOp, ConvertOp, SplatOp, UnpackOp,
+                 GatherOp, ShiftOp, UnpackNibblesOp, DequantizeBlocksOp>;
 
 class Recipe {
  public:
@@ -66,6 +89,26 @@ class Recipe {
   static absl::StatusOr<RecipePtr> Reshape(RecipePtr input, absl::Span<const int64_t> dims);
   static absl::StatusOr<RecipePtr> Permute(RecipePtr input, absl::Span<const int> order);
   static absl::StatusOr<RecipePtr> Convert(RecipePtr input, ElementType to);
+
+  // Every element has the bits `bits` (its low BitWidth bits; the others must be zero).
+  static absl::StatusOr<RecipePtr> Splat(TensorType type, uint64_t bits);
+  // (weight - zero) * scale in F32, then to `to` (kernels/dequantize.h has the rules). The scale
+  // has the weights' rank, and each of its dims divides the weights': [1, 1] or a scalar is per
+  // tensor, [N, 1] per channel, [N, K / 128] a group of 128 along the last axis. `zero` is null or
+  // shaped like the scale, or has one element. Weights I4 U4 NF4 I8 U8 I16 U16 F8 F16 BF16 F32;
+  // scale F32 F16 BF16; zero any number.
+  static absl::StatusOr<RecipePtr> Unpack(RecipePtr weights, RecipePtr scale, RecipePtr zero,
+                                          ElementType to);
+  // table[index], a code book: indices U4 or U8, the table a vector of at least 16 or 256 elements.
+  static absl::StatusOr<RecipePtr> Gather(RecipePtr indices, RecipePtr table);
+  // U8 -> I8 or back by 128, U4 -> I4 or back by 8. Shift the zero point too and products stay the
+  // same.
+  static absl::StatusOr<RecipePtr> Shift(RecipePtr input);
+  // Four-bit weights out of I32 words, as U4.
+  static absl::StatusOr<RecipePtr> UnpackNibbles(RecipePtr words, NibbleLayout layout);
+  // GGUF blocks: U8[..., bytes of a row] -> `to`[..., weights of a row]; F32, F16 or BF16.
+  static absl::StatusOr<RecipePtr> DequantizeBlocks(RecipePtr bytes, kernels::BlockFormat format,
+                                                    ElementType to);
 
   const TensorType& type() const { return type_; }
   const Digest& digest() const { return digest_; }

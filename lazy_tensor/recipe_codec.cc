@@ -29,6 +29,12 @@ enum class Operation : uint16_t {
   kReshape = 4,
   kPermute = 5,
   kConvert = 6,
+  kSplat = 7,
+  kUnpack = 8,
+  kGather = 9,
+  kShift = 10,
+  kUnpackNibbles = 11,
+  kDequantizeBlocks = 12,
 };
 
 class Encoder {
@@ -76,6 +82,19 @@ class Encoder {
   }
   static Fields FieldsOf(const ConvertOp&) {
     return {Operation::kConvert, {}, true, false, {}, {}};
+  }
+
+  static Fields FieldsOf(const SplatOp& op) {
+    return {Operation::kSplat, {}, true, true, {static_cast<int64_t>(op.bits)}, {}};
+  }
+  static Fields FieldsOf(const UnpackOp&) { return {Operation::kUnpack, {}, true, false, {}, {}}; }
+  static Fields FieldsOf(const GatherOp&) { return {Operation::kGather, {}, false, false, {}, {}}; }
+  static Fields FieldsOf(const ShiftOp&) { return {Operation::kShift, {}, false, false, {}, {}}; }
+  static Fields FieldsOf(const UnpackNibblesOp& op) {
+    return {Operation::kUnpackNibbles, {}, false, false, {static_cast<int64_t>(op.layout)}, {}};
+  }
+  static Fields FieldsOf(const DequantizeBlocksOp& op) {
+    return {Operation::kDequantizeBlocks, {}, true, false, {static_cast<int64_t>(op.format)}, {}};
   }
 
   absl::StatusOr<uint32_t> Node(const Recipe& recipe) {
@@ -183,8 +202,8 @@ class Decoder {
         NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 0));
         return Constant(node);
       case Operation::kConcat: {
-        NPUBANK_ASSIGN_OR_RETURN(const int axis, SmallValue(node));
-        return Recipe::Concat(std::move(inputs), axis);
+        NPUBANK_ASSIGN_OR_RETURN(const int64_t axis, OneValue(node));
+        return Recipe::Concat(std::move(inputs), SmallAxis(axis));
       }
       case Operation::kSlice:
         NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 1));
@@ -196,7 +215,7 @@ class Decoder {
         NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 1));
         std::vector<int> order;
         for (int64_t axis : Values(node.values())) {
-          order.push_back(static_cast<int>(std::clamp<int64_t>(axis, -1, Shape::kMaxRank)));
+          order.push_back(SmallAxis(axis));
         }
         return Recipe::Permute(inputs[0], order);
       }
@@ -205,9 +224,60 @@ class Decoder {
         NPUBANK_ASSIGN_OR_RETURN(const ElementType to, Element(node));
         return Recipe::Convert(inputs[0], to);
       }
+      case Operation::kSplat:
+      case Operation::kUnpack:
+      case Operation::kGather:
+      case Operation::kShift:
+      case Operation::kUnpackNibbles:
+      case Operation::kDequantizeBlocks:
+        return Computed(node, operation, std::move(inputs));
     }
     return absl::UnimplementedError(
         absl::StrCat("operation number ", node.operation(), " is not known to this version"));
+  }
+
+  // The operations that compute values.
+  absl::StatusOr<RecipePtr> Computed(const fbs::Node& node, Operation operation,
+                                     std::vector<RecipePtr> inputs) {
+    switch (operation) {
+      case Operation::kSplat: {
+        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 0));
+        NPUBANK_ASSIGN_OR_RETURN(const int64_t bits, OneValue(node));
+        NPUBANK_ASSIGN_OR_RETURN(TensorType type, Type(node));
+        return Recipe::Splat(std::move(type), static_cast<uint64_t>(bits));
+      }
+      case Operation::kUnpack: {
+        if (inputs.size() == 2) inputs.push_back(nullptr);
+        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 3));
+        NPUBANK_ASSIGN_OR_RETURN(const ElementType to, Element(node));
+        return Recipe::Unpack(inputs[0], inputs[1], inputs[2], to);
+      }
+      case Operation::kGather:
+        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 2));
+        return Recipe::Gather(inputs[0], inputs[1]);
+      case Operation::kShift:
+        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 1));
+        return Recipe::Shift(inputs[0]);
+      case Operation::kUnpackNibbles: {
+        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 1));
+        NPUBANK_ASSIGN_OR_RETURN(const int64_t number, OneValue(node));
+        if (number < 1 || number > static_cast<int64_t>(NibbleLayout::kColumnsAwq)) {
+          return absl::InvalidArgumentError(absl::StrCat("nibble layout number ", number));
+        }
+        return Recipe::UnpackNibbles(inputs[0], static_cast<NibbleLayout>(number));
+      }
+      default: {
+        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 1));
+        NPUBANK_ASSIGN_OR_RETURN(const int64_t number, OneValue(node));
+        const auto format = number < 0 || number > UINT32_MAX
+                                ? std::nullopt
+                                : kernels::BlockFormatFromNumber(static_cast<uint32_t>(number));
+        if (!format)
+          return absl::InvalidArgumentError(absl::StrCat("block format number ", number));
+        NPUBANK_ASSIGN_OR_RETURN(const ElementType to, Element(node));
+        return Recipe::DequantizeBlocks(inputs[0], *format, to);
+      }
+    }
   }
 
   absl::StatusOr<std::vector<RecipePtr>> Inputs(const fbs::Node& node) {
@@ -233,9 +303,7 @@ class Decoder {
       return absl::InvalidArgumentError(
           absl::StrCat("a constant with a name of ", name.size(), " bytes"));
     }
-    NPUBANK_ASSIGN_OR_RETURN(const ElementType element, Element(node));
-    NPUBANK_ASSIGN_OR_RETURN(Shape shape, Shape::Create(Values(node.dims())));
-    NPUBANK_ASSIGN_OR_RETURN(const TensorType type, TensorType::Create(element, std::move(shape)));
+    NPUBANK_ASSIGN_OR_RETURN(const TensorType type, Type(node));
     NPUBANK_ASSIGN_OR_RETURN(RecipePtr found, leaf_(name));
     if (found == nullptr) return absl::NotFoundError(absl::StrCat("no tensor ", name));
     if (found->type() == type) return found;
@@ -255,13 +323,21 @@ class Decoder {
     return absl::InvalidArgumentError(absl::StrCat("element type number ", node.element()));
   }
 
-  // An operation's one value; what is out of range stays out of range.
-  static absl::StatusOr<int> SmallValue(const fbs::Node& node) {
+  static absl::StatusOr<TensorType> Type(const fbs::Node& node) {
+    NPUBANK_ASSIGN_OR_RETURN(const ElementType element, Element(node));
+    NPUBANK_ASSIGN_OR_RETURN(Shape shape, Shape::Create(Values(node.dims())));
+    return TensorType::Create(element, std::move(shape));
+  }
+
+  // An axis that does not exist stays one that does not exist.
+  static int SmallAxis(int64_t axis) {
+    return static_cast<int>(std::clamp<int64_t>(axis, -1, Shape::kMaxRank));
+  }
+
+  static absl::StatusOr<int64_t> OneValue(const fbs::Node& node) {
     const absl::Span<const int64_t> values = Values(node.values());
-    if (values.size() != 1) {
-      return absl::InvalidArgumentError(absl::StrCat(values.size(), " values instead of one"));
-    }
-    return static_cast<int>(std::clamp<int64_t>(values[0], -1, 1 << 30));
+    if (values.size() == 1) return values[0];
+    return absl::InvalidArgumentError(absl::StrCat(values.size(), " values instead of one"));
   }
 
   // At most one more than a shape may have: enough for the checks that follow to refuse it.

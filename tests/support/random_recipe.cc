@@ -39,6 +39,10 @@ RecipePtr RandomRecipes::Constant() {
     dims.push_back(dim);
     count *= dim;
   }
+  return ConstantOf(element, dims);
+}
+
+RecipePtr RandomRecipes::ConstantOf(ElementType element, const std::vector<int64_t>& dims) {
   const TensorType type = *TensorType::Create(element, *Shape::Create(dims));
   const int64_t offset = Pick(0, 70);
   std::vector<std::byte> bytes(static_cast<size_t>(offset + type.bytes() + Pick(0, 9)));
@@ -59,17 +63,29 @@ RecipePtr RandomRecipes::Constant() {
 }
 
 RecipePtr RandomRecipes::Step(RecipePtr recipe) {
-  switch (Pick(0, 4)) {
+  switch (Pick(0, 11)) {
     case 0:
       return Concat(std::move(recipe));
     case 1:
       return Slice(std::move(recipe));
     case 2:
-      return Reshape(std::move(recipe));
     case 3:
+      return Reshape(std::move(recipe));
+    case 4:
+    case 5:
       return Permute(std::move(recipe));
+    case 6:
+      return Splat(std::move(recipe));
+    case 7:
+      return Unpack(std::move(recipe));
+    case 8:
+      return Gather(std::move(recipe));
+    case 9:
+      return UnpackNibbles(std::move(recipe));
+    case 10:
+      return DequantizeBlocks(std::move(recipe));
     default:
-      return Convert(std::move(recipe));
+      return Or(Recipe::Shift(recipe), Convert(recipe));
   }
 }
 
@@ -128,6 +144,74 @@ RecipePtr RandomRecipes::Permute(RecipePtr recipe) {
 RecipePtr RandomRecipes::Convert(RecipePtr recipe) {
   const ElementType to = *ElementTypeFromNumber(static_cast<uint32_t>(Pick(1, 18)));
   return Or(Recipe::Convert(recipe, to), recipe);
+}
+
+ElementType RandomRecipes::AnyOf(const std::vector<ElementType>& types) {
+  return types[static_cast<size_t>(Pick(0, static_cast<int64_t>(types.size()) - 1))];
+}
+
+// Some of the tensor overwritten with one number.
+RecipePtr RandomRecipes::Splat(RecipePtr recipe) {
+  const int rank = recipe->type().shape().rank();
+  if (rank == 0 || recipe->type().num_elements() > max_elements_) return recipe;
+  std::vector<int64_t> dims = DimsOf(*recipe);
+  const int axis = static_cast<int>(Pick(0, rank - 1));
+  dims[axis] = Pick(0, 3);
+  const int64_t bits =
+      Pick(0, (int64_t{1} << std::min(BitWidth(recipe->type().element()), 62)) - 1);
+  const RecipePtr splat =
+      *Recipe::Splat(*TensorType::Create(recipe->type().element(), *Shape::Create(dims)),
+                     static_cast<uint64_t>(bits));
+  return *Recipe::Concat({recipe, splat}, axis);
+}
+
+// With a scale, and sometimes a zero point, per tensor, per channel or per group.
+RecipePtr RandomRecipes::Unpack(RecipePtr recipe) {
+  std::vector<int64_t> scales;
+  for (int64_t dim : DimsOf(*recipe)) {
+    int64_t groups = Pick(0, 2) == 0 ? dim : Pick(1, std::max<int64_t>(dim, 1));
+    while (groups > 0 && dim % groups != 0) --groups;
+    scales.push_back(groups);
+  }
+  if (Pick(0, 3) == 0) scales = Pick(0, 1) == 0 ? std::vector<int64_t>{} : std::vector<int64_t>{1};
+  const RecipePtr scale =
+      ConstantOf(AnyOf({ElementType::kF32, ElementType::kF16, ElementType::kBF16}), scales);
+  RecipePtr zero;
+  if (Pick(0, 1) == 0) {
+    if (Pick(0, 2) == 0) scales = {1, 1};
+    zero = ConstantOf(*ElementTypeFromNumber(static_cast<uint32_t>(Pick(1, 18))), scales);
+  }
+  const ElementType to =
+      AnyOf({ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kI8});
+  return Or(Recipe::Unpack(recipe, scale, zero, to), recipe);
+}
+
+RecipePtr RandomRecipes::Gather(RecipePtr recipe) {
+  const ElementType index = AnyOf({ElementType::kU4, ElementType::kU8});
+  const RecipePtr indices = Or(Recipe::Convert(recipe, index), recipe);
+  const ElementType entry = *ElementTypeFromNumber(static_cast<uint32_t>(Pick(1, 15)));
+  const int64_t least = int64_t{1} << BitWidth(index);
+  return Or(Recipe::Gather(indices, ConstantOf(entry, {Pick(least, 256)})), recipe);
+}
+
+RecipePtr RandomRecipes::UnpackNibbles(RecipePtr recipe) {
+  if (recipe->type().num_elements() > max_elements_) return recipe;
+  const RecipePtr words = Or(Recipe::Convert(recipe, ElementType::kI32), recipe);
+  return Or(Recipe::UnpackNibbles(words, static_cast<NibbleLayout>(Pick(1, 4))), recipe);
+}
+
+// A row or more of blocks of any bytes.
+RecipePtr RandomRecipes::DequantizeBlocks(RecipePtr recipe) {
+  std::optional<kernels::BlockFormat> format;
+  while (!format) format = kernels::BlockFormatFromNumber(static_cast<uint32_t>(Pick(0, 24)));
+  const auto bytes = static_cast<int64_t>(kernels::BlockBytes(*format));
+  const auto length = static_cast<int64_t>(kernels::BlockLength(*format));
+  const int64_t blocks = Pick(1, std::max<int64_t>(max_elements_ / length / 4, 2));
+  const int64_t rows = Pick(1, 3);
+  const ElementType to = AnyOf({ElementType::kF32, ElementType::kF16, ElementType::kBF16});
+  return Or(
+      Recipe::DequantizeBlocks(ConstantOf(ElementType::kU8, {rows, blocks * bytes}), *format, to),
+      recipe);
 }
 
 }  // namespace npubank::testing

@@ -42,6 +42,14 @@ class RandomRecipes {
   RecipePtr Reshape(RecipePtr recipe);
   RecipePtr Permute(RecipePtr recipe);
   RecipePtr Convert(RecipePtr recipe);
+  RecipePtr Splat(RecipePtr recipe);
+  RecipePtr Unpack(RecipePtr recipe);
+  RecipePtr Gather(RecipePtr recipe);
+  RecipePtr UnpackNibbles(RecipePtr recipe);
+  RecipePtr DequantizeBlocks(RecipePtr recipe);
+
+  RecipePtr ConstantOf(ElementType element, const std::vector<int64_t>& dims);
+  ElementType AnyOf(const std::vector<ElementType>& types);
 
   std::mt19937_64 random_;
   const int64_t max_elements_;

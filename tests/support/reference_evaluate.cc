@@ -1,5 +1,6 @@
 #include "tests/support/reference_evaluate.h"
 
+#include <cmath>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -100,6 +101,95 @@ struct Operation {
     kernels::ReferenceConvert(inputs[0].type.element(), inputs[0].bytes.data(), out.type.element(),
                               out.bytes.data(), static_cast<size_t>(out.type.num_elements()));
   }
+
+  void operator()(const SplatOp& op) {
+    Whole one(*TensorType::Create(out.type.element(), Shape()));
+    std::memcpy(one.bytes.data(), &op.bits, one.bytes.size());
+    for (int64_t i = 0; i < out.type.num_elements(); ++i) CopyElement(one, 0, out, i);
+  }
+
+  // (weight - zero) * scale, each operation rounded to F32 apart, then to the output's type.
+  void operator()(const UnpackOp&) {
+    ForEachIndex(out.type.shape(), [&](const Index& index, int64_t i) {
+      volatile float value = AsFloat(inputs[0], i);
+      const Whole& scale = inputs[1];
+      if (inputs.size() > 2) value = value - AsFloat(inputs[2], GroupOf(index, inputs[2]));
+      value = value * AsFloat(scale, GroupOf(index, scale));
+      const float rounded = value;
+      Whole one(*TensorType::Create(out.type.element(), Shape()));
+      kernels::ReferenceConvert(ElementType::kF32, &rounded, out.type.element(), one.bytes.data(),
+                                1);
+      CopyElement(one, 0, out, i);
+    });
+  }
+
+  int64_t GroupOf(const Index& index, const Whole& scale) const {
+    if (scale.type.num_elements() == 1) return 0;
+    Index group = index;
+    for (size_t a = 0; a < index.size(); ++a) {
+      const int axis = static_cast<int>(a);
+      group[a] /= out.type.shape().dim(axis) / scale.type.shape().dim(axis);
+    }
+    return scale.Flat(group);
+  }
+
+  static float AsFloat(const Whole& tensor, int64_t i) {
+    Whole one(*TensorType::Create(tensor.type.element(), Shape()));
+    CopyElement(tensor, i, one, 0);
+    float value = 0;
+    kernels::ReferenceConvert(tensor.type.element(), one.bytes.data(), ElementType::kF32, &value,
+                              1);
+    return value;
+  }
+
+  void operator()(const GatherOp&) {
+    for (int64_t i = 0; i < out.type.num_elements(); ++i) {
+      CopyElement(inputs[1], Bits(inputs[0], i), out, i);
+    }
+  }
+
+  void operator()(const ShiftOp&) {
+    const int highest = 1 << (BitWidth(out.type.element()) - 1);
+    for (int64_t i = 0; i < out.type.num_elements(); ++i) {
+      SetBits(out, i, Bits(inputs[0], i) ^ highest);
+    }
+  }
+
+  // Of a four or eight bit element.
+  static int Bits(const Whole& tensor, int64_t i) {
+    if (BitWidth(tensor.type.element()) == 8) return static_cast<int>(tensor.bytes[i]);
+    return static_cast<int>(tensor.bytes[i / 2] >> (i % 2 * 4)) & 15;
+  }
+
+  static void SetBits(Whole& tensor, int64_t i, int bits) {
+    Whole one(*TensorType::Create(tensor.type.element(), Shape()));
+    one.bytes[0] = static_cast<std::byte>(bits);
+    CopyElement(one, 0, tensor, i);
+  }
+
+  void operator()(const UnpackNibblesOp& op) {
+    constexpr int kAwqOrder[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+    ForEachIndex(inputs[0].type.shape(), [&](Index index, int64_t i) {
+      uint32_t word = 0;
+      std::memcpy(&word, inputs[0].bytes.data() + 4 * i, 4);
+      int64_t& packed = op.layout == NibbleLayout::kRows ? index.front() : index.back();
+      const int64_t first = packed * 8;
+      for (int nibble = 0; nibble < 8; ++nibble) {
+        int value = static_cast<int>(word >> (4 * nibble)) & 15;
+        if (op.layout == NibbleLayout::kColumnsPlusOne) value = (value + 1) & 15;
+        packed = first + (op.layout == NibbleLayout::kColumnsAwq ? kAwqOrder[nibble] : nibble);
+        SetBits(out, out.Flat(index), value);
+      }
+    });
+  }
+
+  // Rows are whole blocks, so the tensor is one row of them.
+  void operator()(const DequantizeBlocksOp& op) {
+    const auto length = static_cast<int64_t>(kernels::BlockLength(op.format));
+    kernels::ReferenceDequantizeBlocks(op.format, inputs[0].bytes.data(), out.type.element(),
+                                       out.bytes.data(),
+                                       static_cast<size_t>(out.type.num_elements() / length));
+  }
 };
 
 Whole EvaluateWhole(const Recipe& recipe) {
@@ -115,6 +205,22 @@ Whole EvaluateWhole(const Recipe& recipe) {
 
 std::vector<std::byte> ReferenceEvaluate(const Recipe& recipe) {
   return EvaluateWhole(recipe).bytes;
+}
+
+bool SameElements(const TensorType& type, const Bytes& a, const Bytes& b) {
+  if (a == b) return true;
+  if (a.size() != b.size() || BitWidth(type.element()) < 8) return false;
+  const size_t size = static_cast<size_t>(BitWidth(type.element())) / 8;
+  const auto is_nan = [&](const Bytes& bytes, size_t at) {
+    double value = 0;
+    kernels::ReferenceConvert(type.element(), bytes.data() + at, ElementType::kF64, &value, 1);
+    return std::isnan(value);
+  };
+  for (size_t at = 0; at < a.size(); at += size) {
+    if (std::memcmp(a.data() + at, b.data() + at, size) == 0) continue;
+    if (!is_nan(a, at) || !is_nan(b, at)) return false;
+  }
+  return true;
 }
 
 }  // namespace npubank::testing
