@@ -33,10 +33,10 @@ struct PlanValue {
 };
 
 struct PlanOp {
-  std::string name;
-  std::string kind;
-  std::vector<int> inputs;   // value numbers
-  std::vector<int> outputs;  // value numbers
+  std::string name = {};
+  std::string kind = {};
+  std::vector<int> inputs = {};   // value numbers
+  std::vector<int> outputs = {};  // value numbers
   // Positions in `inputs` that outputs[0] may be written over, if the value dies here and is as
   // large.
   std::vector<int> in_place = {};

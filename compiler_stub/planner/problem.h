@@ -39,8 +39,8 @@ struct Buffer {
   int64_t upper = 0;      // the moment after its last: lower < upper
   int64_t size = 0;       // 0 is allowed and never in the way
   int64_t alignment = 1;  // a power of two; of the offset in the block
-  std::string kind;       // colours pictures: "conv", "matmul", ...
-  std::vector<std::string> values;
+  std::string kind = {};  // colours pictures: "conv", "matmul", ...
+  std::vector<std::string> values = {};
 };
 
 struct Problem {
