@@ -51,7 +51,7 @@ class Partitioner {
   std::vector<uint32_t> Inputs(const PartitionCall& call) const {
     std::vector<uint32_t> inputs = finder_.Parameters(call.begin, call.end);
     std::stable_sort(inputs.begin(), inputs.end(), [&](uint32_t a, uint32_t b) {
-      return graph_.value(a).kind < graph_.value(b).kind;
+      return RoleOf(graph_.value(a)) < RoleOf(graph_.value(b));
     });
     return inputs;
   }

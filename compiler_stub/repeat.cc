@@ -19,6 +19,19 @@ void AppendBytes(std::string& text, Number number) {
 
 }  // namespace
 
+ParameterRole RoleOf(const GraphValue& value) {
+  switch (value.kind) {
+    case ValueKind::kComputed:
+    case ValueKind::kInput:
+      return ParameterRole::kActivation;
+    case ValueKind::kState:
+      return ParameterRole::kState;
+    case ValueKind::kWeight:
+      return ParameterRole::kWeight;
+  }
+  return ParameterRole::kActivation;
+}
+
 RepeatFinder::RepeatFinder(const Graph& graph)
     : graph_(graph), maker_(graph.values().size(), graph.ops().size()) {
   for (size_t i = 0; i < graph.ops().size(); ++i) maker_[graph.ops()[i].output] = i;
@@ -36,7 +49,7 @@ uint64_t RepeatFinder::Look(const GraphOp& op) {
   for (float frequency : a.frequencies) AppendBytes(look, frequency);
   const auto append_value = [&](uint32_t number) {
     const GraphValue& value = graph_.value(graph_.Root(number));
-    absl::StrAppend(&look, " ", static_cast<int>(value.kind), value.type.ToString());
+    absl::StrAppend(&look, " ", static_cast<int>(RoleOf(value)), value.type.ToString());
   };
   for (uint32_t input : op.inputs) append_value(input);
   append_value(op.output);

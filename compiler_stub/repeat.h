@@ -14,6 +14,11 @@
 
 namespace npubank {
 
+// What a value is to a block that takes it from outside, in the order of a function's parameters.
+// To a block it is all one whether another made an activation or the session gave it.
+enum class ParameterRole { kActivation, kState, kWeight };
+ParameterRole RoleOf(const GraphValue& value);
+
 // `count` equal blocks of `period` operations, one after the other from `begin`.
 struct Repeat {
   size_t begin = 0;
