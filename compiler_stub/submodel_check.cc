@@ -14,6 +14,8 @@
 namespace npubank {
 namespace {
 
+constexpr size_t kMaxOperations = 1 << 20;
+
 absl::Status Invalid(absl::string_view message) { return absl::InvalidArgumentError(message); }
 
 class SubmodelChecker {
@@ -32,6 +34,7 @@ class SubmodelChecker {
         CheckNames("weight", blob_.weights, [](const std::string& name) { return name; }));
     NPUBANK_RETURN_IF_ERROR(CheckNames("call", blob_.calls, NameOf<Call>));
     NPUBANK_RETURN_IF_ERROR(CheckPlaces());
+    NPUBANK_RETURN_IF_ERROR(CheckLength());
     for (const SubmodelFunction& function : blob_.functions) {
       changed_.push_back(ChangedInputs(function.function));
     }
@@ -111,6 +114,21 @@ class SubmodelChecker {
     return absl::OkStatus();
   }
 
+  // A small file can call a large function many times.
+  absl::Status CheckLength() const {
+    size_t operations = 0;
+    for (const Call& call : blob_.calls) {
+      if (call.function >= blob_.functions.size()) {
+        return Invalid(absl::StrCat("call '", call.name, "' calls a function that is not there"));
+      }
+      operations += FunctionOf(call).ops.size();
+      if (operations > kMaxOperations) {
+        return Invalid(absl::StrCat("runs more than ", kMaxOperations, " operations"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   const Function& FunctionOf(const Call& call) const {
     return blob_.functions[call.function].function;
   }
@@ -126,8 +144,6 @@ class SubmodelChecker {
 
   // Indices, types and kinds.
   absl::Status CheckBindings(const Call& call) {
-    if (call.function >= blob_.functions.size())
-      return Invalid("calls a function that is not there");
     const Function& function = FunctionOf(call);
     if (call.arguments.size() != function.arguments.size()) {
       return Invalid(absl::StrCat("binds ", call.arguments.size(), " of ",
