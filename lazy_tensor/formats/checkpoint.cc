@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "lazy_tensor/formats/gguf.h"
 #include "lazy_tensor/formats/gguf_model.h"
 #include "lazy_tensor/formats/json.h"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr uint64_t kMaxIndexBytes = 64 << 20;
 constexpr size_t kMaxShards = 4096;
+constexpr absl::string_view kQuantizedSuffix = ".qweight";
 
 absl::StatusOr<bool> IsFolder(const std::string& path) {
   struct stat info = {};
@@ -88,6 +90,18 @@ absl::StatusOr<std::shared_ptr<const Checkpoint>> Checkpoint::Open(const std::st
 
 absl::Status Checkpoint::OpenFolder(FileAccess access) {
   NPUBANK_ASSIGN_OR_RETURN(config_, ReadModelConfig(path_ + "/config.json"));
+  NPUBANK_ASSIGN_OR_RETURN(quantization_, ReadQuantization(path_ + "/config.json"));
+  NPUBANK_RETURN_IF_ERROR(AddFolder(access));
+  if (!quantization_) return absl::OkStatus();
+  for (const auto& [name, stored] : tensors_) {
+    absl::string_view stem = name;
+    if (!absl::ConsumeSuffix(&stem, kQuantizedSuffix)) continue;
+    stored_names_[absl::StrCat(stem, ".weight")] = name;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkpoint::AddFolder(FileAccess access) {
   const std::string single = path_ + "/model.safetensors";
   const std::string index = path_ + "/model.safetensors.index.json";
   if (Exists(single)) {
@@ -175,12 +189,15 @@ absl::StatusOr<RecipePtr> Checkpoint::Find(absl::string_view name) const {
 }
 
 absl::StatusOr<RecipePtr> Checkpoint::Dequantized(const std::string& stored_name) const {
-  NPUBANK_ASSIGN_OR_RETURN(RecipePtr constant, Find(stored_name));
-  const Stored& stored = tensors_.at(stored_name);
-  if (!stored.blocks) return constant;
-  return absl::UnimplementedError(absl::StrCat(listing_, ": tensor ", Quote(stored_name),
-                                               " is stored as ",
-                                               kernels::BlockFormatName(*stored.blocks)));
+  absl::string_view stem = stored_name;
+  if (quantization_ && absl::ConsumeSuffix(&stem, kQuantizedSuffix)) {
+    return QuantizedWeight(*quantization_, std::string(stem),
+                           [this](absl::string_view name) { return Find(name); });
+  }
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr stored, Find(stored_name));
+  const std::optional<kernels::BlockFormat>& blocks = tensors_.at(stored_name).blocks;
+  if (!blocks) return stored;
+  return Recipe::DequantizeBlocks(std::move(stored), *blocks, ElementType::kF32);
 }
 
 absl::StatusOr<Vocabulary> Checkpoint::LoadVocabulary() const {

@@ -8,13 +8,14 @@
 //
 // Names: a tensor that a file stores goes by the name it has there, and Find gives a Constant over
 // the file. A Hugging Face name that the model needs but no file stores as such is a recipe over
-// what is stored: "model.layers.0.self_attn.q_proj.weight" over a GGUF file's
-// "blk.0.attn_q.weight", with blocks turned into F32. So the rooms above see one kind of model, and
-// the leaves of any recipe are found again by their names. The file stays mapped while the
-// Checkpoint or any recipe over it lives: drop the Checkpoint after loading.
+// what is stored, in F32 where that is quantised: "model.layers.0.self_attn.q_proj.weight" over a
+// GGUF file's "blk.0.attn_q.weight", or over "...q_proj.qweight" and its like (quantization.h). So
+// the rooms above see one kind of model, and the leaves of any recipe are found again by name.
 //
-// Threads: immutable after Open. Errors: NotFound for a missing folder, file or tensor (naming it,
-// and for a tensor the file it should be in); InvalidArgument for whatever the files get wrong.
+// Ownership: files stay mapped while the Checkpoint or any recipe over them lives: drop the
+// Checkpoint after loading. Threads: immutable after Open.
+// Errors: NotFound for a missing folder, file or tensor (naming it, and for a tensor the file it
+// should be in); InvalidArgument for whatever the files get wrong.
 #ifndef NPUBANK_LAZY_TENSOR_FORMATS_CHECKPOINT_H_
 #define NPUBANK_LAZY_TENSOR_FORMATS_CHECKPOINT_H_
 
@@ -27,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "lazy_tensor/formats/model_config.h"
+#include "lazy_tensor/formats/quantization.h"
 #include "lazy_tensor/formats/safetensors.h"
 #include "lazy_tensor/formats/vocabulary.h"
 #include "lazy_tensor/kernels/blocks.h"
@@ -60,6 +62,7 @@ class Checkpoint {
   Checkpoint() = default;
   absl::Status OpenFolder(FileAccess access);
   absl::Status OpenGguf(FileAccess access);
+  absl::Status AddFolder(FileAccess access);
   absl::Status AddFile(const std::string& file, FileAccess access);
   absl::Status AddShards(const std::string& index, FileAccess access);
   absl::Status Add(Stored stored);
@@ -69,8 +72,10 @@ class Checkpoint {
   std::string listing_;           // the file that names all tensors, for messages
   std::shared_ptr<Source> gguf_;  // null for a folder
   ModelConfig config_;
-  std::map<std::string, Stored> tensors_;            // by the name in the file
-  std::map<std::string, std::string> stored_names_;  // by Hugging Face name, of a GGUF file
+  std::optional<Quantization> quantization_;  // of a folder
+  std::map<std::string, Stored> tensors_;     // by the name in the file
+  // By Hugging Face name, where no file has a tensor of that name: what it is made of.
+  std::map<std::string, std::string> stored_names_;
 };
 
 }  // namespace npubank

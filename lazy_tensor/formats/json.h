@@ -23,6 +23,7 @@ namespace npubank {
 
 inline constexpr size_t kMaxJsonDepth = 64;
 inline constexpr size_t kMaxJsonValues = size_t{1} << 22;
+inline constexpr uint64_t kMaxConfigJsonBytes = 1 << 20;  // of a config.json
 
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, const std::string& file);
 

@@ -1,13 +1,13 @@
 #include "lazy_tensor/formats/model_config.h"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "lazy_tensor/formats/json.h"
+#include "lazy_tensor/formats/json_fields.h"
 #include "lazy_tensor/formats/rope.h"
 #include "lazy_tensor/status_macros.h"
 
@@ -16,88 +16,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint64_t kMaxConfigBytes = 1 << 20;
-
-// The values of one JSON object by key. The first fault is kept and turns every later answer into
-// the default, so that a reader can be written as a list of fields and checked once at its end.
-class Fields {
- public:
-  Fields(const Json& object, std::string file) : object_(object), file_(std::move(file)) {}
-
-  const absl::Status& status() const { return status_; }
-  const std::string& file() const { return file_; }
-
-  // The value; null when absent or JSON null.
-  const Json* Get(const char* key) const {
-    const auto it = object_.find(key);
-    return it == object_.end() || it->is_null() ? nullptr : &*it;
-  }
-
-  void Fail(const char* key, absl::string_view what) {
-    if (!status_.ok()) return;
-    status_ = absl::InvalidArgumentError(absl::StrCat(file_, ": \"", key, "\" ", what));
-  }
-
-  // Takes over the fault of a nested object.
-  void Adopt(const Fields& nested) {
-    if (status_.ok()) status_ = nested.status();
-  }
-
-  int64_t Int(const char* key, int64_t min, int64_t max) {
-    if (Get(key) == nullptr) Fail(key, "is missing");
-    return Int(key, min, max, min);
-  }
-  int64_t Int(const char* key, int64_t min, int64_t max, int64_t absent) {
-    const Json* value = Get(key);
-    if (value == nullptr) return absent;
-    return CheckedInt(*value, key, min, max);
-  }
-
-  int64_t CheckedInt(const Json& value, const char* key, int64_t min, int64_t max) {
-    const bool fits = value.is_number_unsigned()
-                          ? value.get<uint64_t>() <= static_cast<uint64_t>(max)
-                          : value.is_number_integer();
-    const int64_t number = fits ? value.get<int64_t>() : min - 1;
-    if (fits && number >= min && number <= max) return number;
-    Fail(key, absl::StrCat("must be a whole number from ", min, " to ", max));
-    return min;
-  }
-
-  double Number(const char* key, double min, double max, double absent) {
-    const Json* value = Get(key);
-    if (value == nullptr) return absent;
-    const double number = value->is_number() ? value->get<double>() : std::nan("");
-    if (number >= min && number <= max) return number;
-    Fail(key, absl::StrCat("must be a number from ", min, " to ", max));
-    return absent;
-  }
-  double Number(const char* key, double min, double max) {
-    if (Get(key) == nullptr) Fail(key, "is missing");
-    return Number(key, min, max, min);
-  }
-
-  bool Bool(const char* key, bool absent) {
-    const Json* value = Get(key);
-    if (value == nullptr) return absent;
-    if (!value->is_boolean()) Fail(key, "must be true or false");
-    return value->is_boolean() ? value->get<bool>() : absent;
-  }
-
-  std::string Text(const char* key, const char* absent) {
-    const Json* value = Get(key);
-    if (value == nullptr) return absent;
-    if (!value->is_string()) Fail(key, "must be a string");
-    return value->is_string() ? value->get<std::string>() : absent;
-  }
-
- private:
-  const Json& object_;
-  std::string file_;
-  absl::Status status_;
-};
-
 // What makes a network another one than the Llama decoder that is built from this config.
-void CheckArchitecture(Fields& fields, ModelConfig& config) {
+void CheckArchitecture(JsonFields& fields, ModelConfig& config) {
   if (fields.Get("model_type") == nullptr) fields.Fail("model_type", "is missing");
   config.model_type = fields.Text("model_type", "");
   if (config.model_type != "llama" && config.model_type != "mistral") {
@@ -113,7 +33,7 @@ void CheckArchitecture(Fields& fields, ModelConfig& config) {
   }
 }
 
-void ReadDimensions(Fields& fields, ModelConfig& config) {
+void ReadDimensions(JsonFields& fields, ModelConfig& config) {
   config.vocab_size = fields.Int("vocab_size", 1, ModelConfig::kMaxVocab);
   config.hidden_size = fields.Int("hidden_size", 1, ModelConfig::kMaxDim);
   config.intermediate_size = fields.Int("intermediate_size", 1, ModelConfig::kMaxDim);
@@ -152,7 +72,7 @@ void ReadDimensions(Fields& fields, ModelConfig& config) {
   }
 }
 
-RopeScaling ReadScaling(Fields& fields) {
+RopeScaling ReadScaling(JsonFields& fields) {
   RopeScaling scaling;
   const std::string kind = fields.Text("rope_type", fields.Text("type", "default").c_str());
   if (kind == "default") return scaling;
@@ -175,7 +95,7 @@ RopeScaling ReadScaling(Fields& fields) {
   return scaling;
 }
 
-void ReadRope(Fields& fields, ModelConfig& config) {
+void ReadRope(JsonFields& fields, ModelConfig& config) {
   double theta = fields.Number("rope_theta", 1, 1e12, 10000);
   double rotary_part = fields.Number("partial_rotary_factor", 0, 1, 1);
   RopeScaling scaling;
@@ -183,7 +103,7 @@ void ReadRope(Fields& fields, ModelConfig& config) {
     const Json* value = fields.Get(key);
     if (value == nullptr) continue;
     if (!value->is_object()) return fields.Fail(key, "must be an object");
-    Fields rope(*value, absl::StrCat(fields.file(), ": ", key));
+    JsonFields rope(*value, absl::StrCat(fields.file(), ": ", key));
     theta = rope.Number("rope_theta", 1, 1e12, theta);
     rotary_part = rope.Number("partial_rotary_factor", 0, 1, rotary_part);
     scaling = ReadScaling(rope);
@@ -197,7 +117,7 @@ void ReadRope(Fields& fields, ModelConfig& config) {
   }
 }
 
-void ReadTokens(Fields& fields, ModelConfig& config) {
+void ReadTokens(JsonFields& fields, ModelConfig& config) {
   const int64_t last = config.vocab_size - 1;
   config.bos_token = fields.Int("bos_token_id", 0, last, std::min<int64_t>(1, last));
   const Json* eos = fields.Get("eos_token_id");
@@ -205,10 +125,10 @@ void ReadTokens(Fields& fields, ModelConfig& config) {
     if (last >= 2) config.eos_tokens = {2};
   } else if (eos->is_array()) {
     for (const Json& token : *eos) {
-      config.eos_tokens.push_back(fields.CheckedInt(token, "eos_token_id", 0, last));
+      config.eos_tokens.push_back(fields.IntOf(token, "eos_token_id", 0, last));
     }
   } else {
-    config.eos_tokens = {fields.CheckedInt(*eos, "eos_token_id", 0, last)};
+    config.eos_tokens = {fields.IntOf(*eos, "eos_token_id", 0, last)};
   }
 }
 
@@ -219,7 +139,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json, const std::
   if (!root.is_object()) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": must be a JSON object"));
   }
-  Fields fields(root, file);
+  JsonFields fields(root, file);
   ModelConfig config;
   CheckArchitecture(fields, config);
   ReadDimensions(fields, config);
@@ -232,7 +152,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json, const std::
 }
 
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& path) {
-  NPUBANK_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxConfigBytes));
+  NPUBANK_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxConfigJsonBytes));
   return ParseModelConfig(text, path);
 }
 

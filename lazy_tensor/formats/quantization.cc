@@ -1,0 +1,168 @@
+#include "lazy_tensor/formats/quantization.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "lazy_tensor/evaluate.h"
+#include "lazy_tensor/formats/json.h"
+#include "lazy_tensor/formats/json_fields.h"
+#include "lazy_tensor/status_macros.h"
+
+namespace npubank {
+namespace {
+
+using Json = nlohmann::json;
+using FindTensor = absl::FunctionRef<absl::StatusOr<RecipePtr>(absl::string_view name)>;
+
+void ReadGptq(JsonFields& fields, Quantization& quantization) {
+  quantization.method = Quantization::Method::kGptq;
+  const std::string format = fields.Text("checkpoint_format", "gptq");
+  quantization.zeros_one_too_small = format == "gptq";
+  if (format != "gptq" && format != "gptq_v2") {
+    fields.Fail("checkpoint_format",
+                absl::StrCat("is ", Quote(format), "; supported are \"gptq\" and \"gptq_v2\""));
+  }
+  const Json* dynamic = fields.Get("dynamic");
+  if (dynamic != nullptr && !dynamic->empty()) {
+    fields.Fail("dynamic", "is not empty; settings for single modules are not supported");
+  }
+}
+
+void ReadAwq(JsonFields& fields, Quantization& quantization) {
+  quantization.method = Quantization::Method::kAwq;
+  const std::string version = absl::AsciiStrToLower(fields.Text("version", "gemm"));
+  if (version != "gemm") {
+    fields.Fail("version", absl::StrCat("is ", Quote(version), "; supported is \"gemm\""));
+  }
+  if (!fields.Bool("zero_point", true)) {
+    fields.Fail("zero_point", "is false; supported is true");
+  }
+}
+
+// Whether row k belongs to group k / group_size, for every k.
+absl::Status CheckTrivialGroups(const Recipe& g_idx, int64_t rows, int64_t group_size) {
+  const TensorType& type = g_idx.type();
+  if (type.element() != ElementType::kI32 || type.num_elements() != rows) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("is ", type.ToString(), " instead of I32[", rows, "]"));
+  }
+  constexpr int64_t kChunk = 16 * 1024;
+  std::vector<uint8_t> raw(4 * std::min(kChunk, rows));
+  for (int64_t first = 0; first < rows; first += kChunk) {
+    const int64_t count = std::min(kChunk, rows - first);
+    NPUBANK_RETURN_IF_ERROR(EvaluateRange(
+        g_idx, 4 * first, absl::MakeSpan(reinterpret_cast<std::byte*>(raw.data()), 4 * count), {}));
+    for (int64_t i = 0; i < count; ++i) {
+      uint32_t group = 0;
+      for (int byte = 4; byte-- > 0;) group = group << 8 | raw[4 * i + byte];
+      if (group != static_cast<uint64_t>((first + i) / group_size)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "puts input ", first + i, " into group ", group,
+            ": groups in another order than the inputs (desc_act) are not supported; quantise the "
+            "model with desc_act=false"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The four-bit numbers of a matrix of words.
+absl::StatusOr<RecipePtr> Nibbles(const std::string& name, NibbleLayout layout, FindTensor find) {
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr words, find(name));
+  absl::StatusOr<RecipePtr> nibbles = Recipe::UnpackNibbles(words, layout);
+  if (!nibbles.ok() || (*nibbles)->type().shape().rank() != 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", Quote(name), ": ", words->type().ToString(), " is not a matrix of I32 words"));
+  }
+  return nibbles;
+}
+
+absl::Status CheckShape(const std::string& name, const Recipe& recipe,
+                        absl::Span<const int64_t> dims) {
+  const Shape& shape = recipe.type().shape();
+  if (shape.dims() == dims) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("tensor ", Quote(name), " holds ",
+                                                 shape.ToString(), " numbers instead of [",
+                                                 absl::StrJoin(dims, ","), "]"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<Quantization>> ParseQuantization(absl::string_view json,
+                                                              const std::string& file) {
+  NPUBANK_ASSIGN_OR_RETURN(const Json root, ParseJson(json, file));
+  const auto at = root.find("quantization_config");
+  if (at == root.end() || at->is_null()) return std::optional<Quantization>();
+  if (!at->is_object()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ": \"quantization_config\" must be an object"));
+  }
+  JsonFields fields(*at, absl::StrCat(file, ": quantization_config"));
+  Quantization quantization;
+  const std::string method = fields.Text("quant_method", "");
+  if (method == "gptq") {
+    ReadGptq(fields, quantization);
+  } else if (method == "awq") {
+    ReadAwq(fields, quantization);
+  } else {
+    fields.Fail("quant_method",
+                absl::StrCat("is ", Quote(method), "; supported are \"gptq\" and \"awq\""));
+  }
+  if (fields.Int("bits", 1, 64) != 4) fields.Fail("bits", "must be 4");
+  quantization.group_size = fields.Int("group_size", Quantization::kWholeColumn, 1 << 20);
+  if (quantization.group_size == 0) fields.Fail("group_size", "must not be 0");
+  NPUBANK_RETURN_IF_ERROR(fields.status());
+  return std::optional<Quantization>(quantization);
+}
+
+absl::StatusOr<std::optional<Quantization>> ReadQuantization(const std::string& path) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxConfigJsonBytes));
+  return ParseQuantization(text, path);
+}
+
+absl::StatusOr<RecipePtr> QuantizedWeight(const Quantization& quantization, const std::string& stem,
+                                          FindTensor find) {
+  const bool gptq = quantization.method == Quantization::Method::kGptq;
+  NPUBANK_ASSIGN_OR_RETURN(
+      RecipePtr weights,
+      Nibbles(stem + ".qweight", gptq ? NibbleLayout::kRows : NibbleLayout::kColumnsAwq, find));
+  NPUBANK_ASSIGN_OR_RETURN(
+      RecipePtr zeros, Nibbles(stem + ".qzeros",
+                               !gptq                              ? NibbleLayout::kColumnsAwq
+                               : quantization.zeros_one_too_small ? NibbleLayout::kColumnsPlusOne
+                                                                  : NibbleLayout::kColumns,
+                               find));
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr scales, find(stem + ".scales"));
+
+  const int64_t inputs = weights->type().shape().dim(0);
+  const int64_t group = quantization.group_size == Quantization::kWholeColumn
+                            ? std::max<int64_t>(inputs, 1)
+                            : quantization.group_size;
+  if (inputs % group != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", Quote(stem + ".qweight"), ": ",
+                                                   inputs, " inputs are not whole groups of ",
+                                                   group));
+  }
+  const int64_t grid[] = {inputs / group, weights->type().shape().dim(1)};
+  NPUBANK_RETURN_IF_ERROR(CheckShape(stem + ".scales", *scales, grid));
+  NPUBANK_RETURN_IF_ERROR(CheckShape(stem + ".qzeros", *zeros, grid));
+  if (gptq) {
+    const std::string name = stem + ".g_idx";
+    NPUBANK_ASSIGN_OR_RETURN(const RecipePtr g_idx, find(name));
+    NPUBANK_RETURN_IF_ERROR(
+        Annotate(CheckTrivialGroups(*g_idx, inputs, group), absl::StrCat("tensor ", Quote(name))));
+  }
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr matrix,
+                           Recipe::Unpack(weights, scales, zeros, ElementType::kF32));
+  return Recipe::Permute(matrix, {1, 0});
+}
+
+}  // namespace npubank

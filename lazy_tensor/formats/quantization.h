@@ -1,0 +1,55 @@
+// Quantization: four-bit weights of GPTQ and AWQ checkpoints, as recipes over what is stored.
+//
+//   NPUBANK_ASSIGN_OR_RETURN(std::optional<Quantization> how, ReadQuantization("m/config.json"));
+//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr weight,
+//                            QuantizedWeight(*how, "model.layers.0.mlp.up_proj", find));
+//
+// Both methods store a linear layer of K inputs and N outputs as STEM.qweight, STEM.qzeros and
+// STEM.scales with G = K / group_size rows of scales, and mean
+//   weight[n, k] = (q[k, n] - zero[k / group_size, n]) * scale[k / group_size, n].
+// GPTQ (AutoGPTQ): qweight I32[K/8, N], qzeros I32[G, N/8] one too small unless checkpoint_format
+// is "gptq_v2", and g_idx I32[K], the group of each input. AWQ (AutoAWQ, version "gemm"): qweight
+// I32[K, N/8] and qzeros I32[G, N/8], both with their columns interleaved.
+//
+// Not accepted, with a message: other methods and versions, other than four bits, settings for
+// single modules ("dynamic"), and a g_idx that is not k / group_size (desc_act), as that needs the
+// layer's inputs in another order.
+//
+// Threads: pure functions. Cost: no weight is read, only g_idx.
+// Errors: InvalidArgument naming the file and key, or the tensor; whatever `find` returns.
+#ifndef NPUBANK_LAZY_TENSOR_FORMATS_QUANTIZATION_H_
+#define NPUBANK_LAZY_TENSOR_FORMATS_QUANTIZATION_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "lazy_tensor/recipe.h"
+
+namespace npubank {
+
+struct Quantization {
+  enum class Method { kGptq, kAwq };
+  static constexpr int64_t kWholeColumn = -1;
+
+  Method method = Method::kGptq;
+  int64_t group_size = kWholeColumn;  // inputs that share a scale
+  bool zeros_one_too_small = false;   // version 1 of GPTQ's format
+};
+
+// quantization_config of a config.json; nullopt when it has none. `file` appears in messages only.
+absl::StatusOr<std::optional<Quantization>> ParseQuantization(absl::string_view json,
+                                                              const std::string& file);
+absl::StatusOr<std::optional<Quantization>> ReadQuantization(const std::string& path);
+
+// The F32[N, K] weight of a layer; `find` gives its stored tensors by name.
+absl::StatusOr<RecipePtr> QuantizedWeight(
+    const Quantization& quantization, const std::string& stem,
+    absl::FunctionRef<absl::StatusOr<RecipePtr>(absl::string_view name)> find);
+
+}  // namespace npubank
+
+#endif  // NPUBANK_LAZY_TENSOR_FORMATS_QUANTIZATION_H_
