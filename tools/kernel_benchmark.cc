@@ -74,6 +74,16 @@ std::unique_ptr<uint8_t[], FreeBytes> TestBytes(size_t size) {
   return bytes;
 }
 
+// `count` floats on a page, all of one value.
+std::shared_ptr<const float[]> Floats(size_t count, float value) {
+  constexpr size_t kPage = 4096;
+  const size_t rounded = (count * sizeof(float) + kPage - 1) / kPage * kPage;
+  float* floats = static_cast<float*>(std::aligned_alloc(kPage, rounded));
+  std::fill_n(floats, count, value);
+  return std::shared_ptr<const float[]>(floats,
+                                        [](const float* p) { std::free(const_cast<float*>(p)); });
+}
+
 void BesideMemcpy(benchmark::State& state, const Case& kernel) {
   const size_t threads = static_cast<size_t>(state.range(0));
   const size_t moved = (kernel.in_bytes + kOutputBytes) / 2;  // in, and as much out
@@ -123,15 +133,15 @@ constexpr size_t kGroup = 128;
 
 // Weights of [rows, columns] with a scale and a zero point for every 128 of a row.
 Case GroupedCase(const char* name, ElementType type, size_t bits, ElementType to) {
-  const auto scales = std::make_shared<std::vector<float>>(kHalves / kGroup, 0.01f);
-  const auto zeros = std::make_shared<std::vector<float>>(kHalves / kGroup, 8.0f);
+  const auto scales = Floats(kHalves / kGroup, 0.01f);
+  const auto zeros = Floats(kHalves / kGroup, 8.0f);
   return {name, kHalves * bits / 8 + kHalves / kGroup * 8,
           [=](const uint8_t* in, uint8_t* out, size_t part, size_t parts) {
             const size_t each = kHalves / parts;
             const QuantizedRun run = {.type = type,
                                       .weights = in + part * each * bits / 8,
-                                      .scales = scales->data() + part * each / kGroup,
-                                      .zeros = zeros->data() + part * each / kGroup,
+                                      .scales = scales.get() + part * each / kGroup,
+                                      .zeros = zeros.get() + part * each / kGroup,
                                       .group = kGroup};
             Dequantize(run, to, out + part * each * 2, each);
           }};
@@ -139,18 +149,28 @@ Case GroupedCase(const char* name, ElementType type, size_t bits, ElementType to
 
 // AWQ words of [rows, columns / 8], a scale and a zero point for 128 rows of each column.
 Case AwqCase(const char* name) {
-  const auto scales = std::make_shared<std::vector<float>>(kColumns * kRows / kGroup, 0.01f);
-  const auto zeros = std::make_shared<std::vector<float>>(kColumns * kRows / kGroup, 8.0f);
+  const auto scales = Floats(kColumns * kRows / kGroup, 0.01f);
+  const auto zeros = Floats(kColumns * kRows / kGroup, 8.0f);
   return {name, kHalves / 2 + kHalves / kGroup * 8,
           [=](const uint8_t* in, uint8_t* out, size_t part, size_t parts) {
-            uint8_t ordered[kColumns / 2];
-            for (size_t row = kRows * part / parts; row < kRows * (part + 1) / parts; ++row) {
-              AwqToU4(in + row * kColumns / 2, kColumns / 8, ordered);
-              const QuantizedRun run = {.type = ElementType::kU4,
-                                        .weights = ordered,
-                                        .scales = scales->data() + row / kGroup * kColumns,
-                                        .zeros = zeros->data() + row / kGroup * kColumns};
-              Dequantize(run, ElementType::kF16, out + row * kColumns * 2, kColumns);
+            // A few rows at a time and block by block of columns: the scales of a block stay in the
+            // first-level cache, and the rows are read and written from end to end.
+            constexpr size_t kBlock = 1024;
+            constexpr size_t kStrip = 8;
+            uint8_t ordered[kBlock / 2];
+            for (size_t row = kRows * part / parts; row < kRows * (part + 1) / parts;
+                 row += kStrip) {
+              for (size_t column = 0; column < kColumns; column += kBlock) {
+                const size_t scale = row / kGroup * kColumns + column;
+                const QuantizedRun run = {.type = ElementType::kU4,
+                                          .weights = ordered,
+                                          .scales = scales.get() + scale,
+                                          .zeros = zeros.get() + scale};
+                for (size_t r = row; r < row + kStrip; ++r) {
+                  AwqToU4(in + (r * kColumns + column) / 2, kBlock / 8, ordered);
+                  Dequantize(run, ElementType::kF16, out + (r * kColumns + column) * 2, kBlock);
+                }
+              }
             }
           }};
 }

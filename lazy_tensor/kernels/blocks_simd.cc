@@ -2,6 +2,7 @@
 // a scale and an offset for every few of them, and one loop does the arithmetic of all.
 
 #include <algorithm>
+#include <type_traits>
 
 #include "lazy_tensor/kernels/block_layout.h"
 #include "lazy_tensor/kernels/blocks.h"
@@ -29,8 +30,8 @@ void DequantizeRun(BlockFormat format, const uint8_t* in, ElementType to, void* 
 // weight i = q[i] * scale[i / group] + offset[i / group]
 struct Plain {
   alignas(64) int8_t q[kChunk];
-  float scale[kChunk / 16];
-  float offset[kChunk / 16];
+  float scale[kChunk / 16] = {};  // half of them are room where 32 share one
+  float offset[kChunk / 16] = {};
 };
 
 // What changes no sum, not even the sign of a zero.
@@ -193,13 +194,24 @@ HWY_INLINE void ScalesQ3_K(const uint8_t* block, float* scale, float* offset) {
   std::fill_n(offset, 16, kNoOffset);
 }
 
-// Q5_K too.
+HWY_INLINE uint32_t LoadWord(const uint8_t* in) {
+  uint32_t word;
+  std::memcpy(&word, in, sizeof(word));
+  return word;
+}
+
+// Q5_K too: SplitScalesQ4_K, four at a time. Whole vectors are scaled; what they write beyond the
+// eight of this block is written over by the next, or never read.
 HWY_INLINE void ScalesQ4_K(const uint8_t* block, float* scale, float* offset) {
-  uint8_t scales[8];
-  uint8_t minima[8];
-  SplitScalesQ4_K(block + 4, scales, minima);
-  ScaleAll<AsU8>(scales, LoadHalf(block), 8, scale);
-  ScaleAll<AsU8>(minima, -LoadHalf(block + 2), 8, offset);
+  const uint32_t first = LoadWord(block + 4);
+  const uint32_t second = LoadWord(block + 8);
+  const uint32_t third = LoadWord(block + 12);
+  const uint32_t scales[kMaxLanes / 4] = {first & 0x3F3F3F3F,
+                                          (third & 0x0F0F0F0F) | (first >> 2 & 0x30303030)};
+  const uint32_t minima[kMaxLanes / 4] = {second & 0x3F3F3F3F,
+                                          (third >> 4 & 0x0F0F0F0F) | (second >> 2 & 0x30303030)};
+  ScaleAll<AsU8>(reinterpret_cast<const uint8_t*>(scales), LoadHalf(block), kMaxLanes, scale);
+  ScaleAll<AsU8>(reinterpret_cast<const uint8_t*>(minima), -LoadHalf(block + 2), kMaxLanes, offset);
 }
 
 HWY_INLINE void ScalesQ6_K(const uint8_t* block, float* scale, float* offset) {
@@ -217,14 +229,37 @@ HWY_INLINE void SpreadLarge(const uint8_t* in, size_t blocks, Plain& plain, cons
   }
 }
 
+// Whether no weight can be beyond the largest half; false too when a scale is no number.
+HWY_INLINE bool IsBounded(const Plain& plain, size_t groups) {
+  const F32 d;
+  auto within = hn::FirstN(d, hn::Lanes(d));
+  for (size_t i = 0; i < groups; i += hn::Lanes(d)) {
+    const VF scale = hn::Abs(hn::LoadU(d, plain.scale + i));
+    const VF offset = hn::Abs(hn::LoadU(d, plain.offset + i));
+    const VF largest = hn::Add(hn::Mul(scale, hn::Set(d, 128.0f)), offset);
+    within = hn::And(within, hn::Lt(largest, hn::Set(d, 65504.0f)));
+  }
+  return hn::AllTrue(d, within);
+}
+
 template <size_t kGroup, class To>
-void Scale(const Plain& plain, size_t count, typename To::T* out) {
+void ScaleAs(const Plain& plain, size_t count, typename To::T* out) {
   for (size_t i = 0; i < count; i += kGroup) {
     const VF scale = hn::Set(F32(), plain.scale[i / kGroup]);
     const VF offset = hn::Set(F32(), plain.offset[i / kGroup]);
     Run<AsI8, To>(plain.q + i, out + i, kGroup,
                   [&](VF q, size_t) HWY_ATTR { return hn::Add(hn::Mul(scale, q), offset); });
   }
+}
+
+// Most weights are small enough to need no clamping, which a look at their scales tells.
+template <size_t kGroup, class To>
+void Scale(const Plain& plain, size_t count, typename To::T* out) {
+  if (std::is_same_v<To, AsF16> && IsBounded(plain, count / kGroup)) {
+    using Unclamped = std::conditional_t<std::is_same_v<To, AsF16>, AsBoundedF16, To>;
+    return ScaleAs<kGroup, Unclamped>(plain, count, out);
+  }
+  ScaleAs<kGroup, To>(plain, count, out);
 }
 
 // At most kChunk weights. How many share a scale.

@@ -29,10 +29,10 @@ void DequantizeRun(const QuantizedRun& run, ElementType to, void* out, size_t co
 
 // What a chunk needs beside its weights: room to spell out weights and scales.
 struct Room {
-  uint8_t nibbles[kChunk];
-  float weights[kChunk];
-  float scales[kChunk + kMaxLanes];
-  float zeros[kChunk + kMaxLanes];
+  alignas(64) uint8_t nibbles[kChunk];
+  alignas(64) float weights[kChunk];
+  alignas(64) float scales[kChunk + kMaxLanes];
+  alignas(64) float zeros[kChunk + kMaxLanes];
 };
 
 // One scale (or zero point) per element and enough of them for a vector: the caller's own where

@@ -123,6 +123,12 @@ struct AsF16 {
     hn::StoreU(hn::BitCast(Narrow<T>(), hn::DemoteTo(Half(), clamped)), Narrow<T>(), out);
   }
 };
+// Numbers known to be no larger than the largest half.
+struct AsBoundedF16 : AsF16 {
+  static HWY_INLINE void Store(VF v, T* out) {
+    hn::StoreU(hn::BitCast(Narrow<T>(), hn::DemoteTo(Half(), v)), Narrow<T>(), out);
+  }
+};
 #else
 struct AsF16 {
   using T = uint16_t;
@@ -138,6 +144,7 @@ struct AsF16 {
     hn::StoreU(hn::DemoteTo(Narrow<T>(), hn::BitCast(I32(), result)), Narrow<T>(), out);
   }
 };
+using AsBoundedF16 = AsF16;
 #endif
 
 template <int kExponent, int kMantissa, uint32_t kLargest, uint32_t kNan>
