@@ -153,24 +153,15 @@ Case AwqCase(const char* name) {
   const auto zeros = Floats(kColumns * kRows / kGroup, 8.0f);
   return {name, kHalves / 2 + kHalves / kGroup * 8,
           [=](const uint8_t* in, uint8_t* out, size_t part, size_t parts) {
-            // A few rows at a time and block by block of columns: the scales of a block stay in the
-            // first-level cache, and the rows are read and written from end to end.
-            constexpr size_t kBlock = 1024;
-            constexpr size_t kStrip = 8;
-            uint8_t ordered[kBlock / 2];
-            for (size_t row = kRows * part / parts; row < kRows * (part + 1) / parts;
-                 row += kStrip) {
-              for (size_t column = 0; column < kColumns; column += kBlock) {
-                const size_t scale = row / kGroup * kColumns + column;
-                const QuantizedRun run = {.type = ElementType::kU4,
-                                          .weights = ordered,
-                                          .scales = scales.get() + scale,
-                                          .zeros = zeros.get() + scale};
-                for (size_t r = row; r < row + kStrip; ++r) {
-                  AwqToU4(in + (r * kColumns + column) / 2, kBlock / 8, ordered);
-                  Dequantize(run, ElementType::kF16, out + (r * kColumns + column) * 2, kBlock);
-                }
-              }
+            uint8_t ordered[kColumns / 2];
+            for (size_t row = kRows * part / parts; row < kRows * (part + 1) / parts; ++row) {
+              AwqToU4(in + row * kColumns / 2, kColumns / 8, ordered);
+              const QuantizedRun run = {.type = ElementType::kU4,
+                                        .weights = ordered,
+                                        .scales = scales.get() + row / kGroup * kColumns,
+                                        .zeros = zeros.get() + row / kGroup * kColumns,
+                                        .stream = true};
+              Dequantize(run, ElementType::kF16, out + row * kColumns * 2, kColumns);
             }
           }};
 }

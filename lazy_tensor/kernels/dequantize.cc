@@ -10,6 +10,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lazy_tensor/kernels/dequantize.cc"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #if HWY_TARGET != HWY_SCALAR
@@ -103,9 +104,21 @@ void DequantizeTo(const QuantizedRun& run, typename To::T* out, size_t count) {
   }
 }
 
+// Whether every vector of the run starts on a multiple of its size, as streaming stores must.
+bool CanStream(const QuantizedRun& run, const void* out, size_t count) {
+  const bool whole_groups = run.group < kMaxLanes || (run.group | run.first) % kMaxLanes == 0;
+  return run.stream && whole_groups && count % kMaxLanes == 0 &&
+         reinterpret_cast<uintptr_t>(out) % 64 == 0;
+}
+
 void DequantizeRun(const QuantizedRun& run, ElementType to, void* out, size_t count) {
   switch (to) {
     case ElementType::kF16:
+      if (CanStream(run, out, count)) {
+        DequantizeTo<AsStreamedF16>(run, static_cast<uint16_t*>(out), count);
+        hwy::FlushStream();
+        return;
+      }
       return DequantizeTo<AsF16>(run, static_cast<uint16_t*>(out), count);
     case ElementType::kBF16:
       return DequantizeTo<AsBF16>(run, static_cast<uint16_t*>(out), count);

@@ -117,17 +117,22 @@ struct AsF16 {
   static HWY_INLINE VF Load(const T* in) {
     return hn::PromoteTo(F32(), hn::BitCast(Half(), hn::LoadU(Narrow<T>(), in)));
   }
-  static HWY_INLINE void Store(VF v, T* out) {
+  static HWY_INLINE VF Clamp(VF v) {
     // The operand order matters: a NaN in the second is passed on.
-    const VF clamped = hn::Min(hn::Set(F32(), 65504.0f), hn::Max(hn::Set(F32(), -65504.0f), v));
-    hn::StoreU(hn::BitCast(Narrow<T>(), hn::DemoteTo(Half(), clamped)), Narrow<T>(), out);
+    return hn::Min(hn::Set(F32(), 65504.0f), hn::Max(hn::Set(F32(), -65504.0f), v));
   }
+  static HWY_INLINE hn::Vec<Narrow<T>> Round(VF v) {
+    return hn::BitCast(Narrow<T>(), hn::DemoteTo(Half(), v));
+  }
+  static HWY_INLINE void Store(VF v, T* out) { hn::StoreU(Round(Clamp(v)), Narrow<T>(), out); }
+};
+// Past the cache; `out` lies on a multiple of what a vector takes there.
+struct AsStreamedF16 : AsF16 {
+  static HWY_INLINE void Store(VF v, T* out) { hn::Stream(Round(Clamp(v)), Narrow<T>(), out); }
 };
 // Numbers known to be no larger than the largest half.
 struct AsBoundedF16 : AsF16 {
-  static HWY_INLINE void Store(VF v, T* out) {
-    hn::StoreU(hn::BitCast(Narrow<T>(), hn::DemoteTo(Half(), v)), Narrow<T>(), out);
-  }
+  static HWY_INLINE void Store(VF v, T* out) { hn::StoreU(Round(v), Narrow<T>(), out); }
 };
 #else
 struct AsF16 {
@@ -145,6 +150,7 @@ struct AsF16 {
   }
 };
 using AsBoundedF16 = AsF16;
+using AsStreamedF16 = AsF16;
 #endif
 
 template <int kExponent, int kMantissa, uint32_t kLargest, uint32_t kNan>

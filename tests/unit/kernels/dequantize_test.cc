@@ -86,5 +86,33 @@ TEST_P(DequantizeTargets, AgreeOnEveryTypeGroupAndLength) {
   }
 }
 
+TEST_P(DequantizeTargets, StreamingIsOnlyAnotherWayToWrite) {
+  const uint64_t seed = PrintedSeed();
+  const Bytes weights = RandomBytes(4096, seed);
+  const std::vector<float> scales(4096, 0.37f);
+  Bytes room(2 * 4096 + 128);
+  uint8_t* line = room.data() + (64 - reinterpret_cast<uintptr_t>(room.data()) % 64);
+  for (const size_t group : {1, 3, 16, 20, 128}) {
+    for (const size_t first : {0, 16, 17}) {
+      for (const size_t count : {0, 16, 100, 1024, 1040, 4096 - 1}) {
+        for (const size_t misaligned : {0, 2, 32}) {
+          QuantizedRun run = {.type = ElementType::kU8,
+                              .weights = weights.data(),
+                              .scales = scales.data(),
+                              .group = group,
+                              .first = group > first ? first : 0};
+          Bytes expected(2 * count);
+          ReferenceDequantize(run, ElementType::kF16, expected.data(), count);
+          run.stream = true;
+          Dequantize(run, ElementType::kF16, line + misaligned, count);
+          const Bytes actual(line + misaligned, line + misaligned + 2 * count);
+          ASSERT_EQ(FirstDifference(expected, actual), std::string::npos)
+              << "group " << group << " from " << first << ", " << count << " elements";
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace npubank::kernels
