@@ -153,8 +153,8 @@ HWY_INLINE void SpreadQ6_K(const uint8_t* block, int8_t* q) {
 // Blocks of 32 weights: a scale and perhaps an offset each.
 template <size_t kBytes, bool kHasOffset, typename Spread>
 HWY_INLINE void SpreadSmall(const uint8_t* in, size_t blocks, Plain& plain, const Spread& spread) {
-  uint16_t scales[kChunk / 32];
-  uint16_t offsets[kChunk / 32];
+  uint16_t scales[kChunk / 32] = {};
+  uint16_t offsets[kChunk / 32] = {};
   for (size_t b = 0; b < blocks; ++b, in += kBytes) {
     std::memcpy(&scales[b], in, 2);
     if constexpr (kHasOffset) std::memcpy(&offsets[b], in + 2, 2);
@@ -174,7 +174,7 @@ float LoadHalf(const uint8_t* in) { return F16ToF32(static_cast<uint16_t>(in[0] 
 template <class From>
 HWY_INLINE void ScaleAll(const typename From::T* in, float d, size_t count, float* out) {
   const VF scale = hn::Set(F32(), d);
-  Run<From, AsF32>(in, out, count, [&](VF v, size_t) HWY_ATTR { return hn::Mul(scale, v); });
+  Run<From, AsF32>(in, out, count, [=](VF v, size_t) HWY_ATTR { return hn::Mul(scale, v); });
 }
 
 HWY_INLINE void ScalesQ2_K(const uint8_t* block, float* scale, float* offset) {
@@ -247,8 +247,9 @@ void ScaleAs(const Plain& plain, size_t count, typename To::T* out) {
   for (size_t i = 0; i < count; i += kGroup) {
     const VF scale = hn::Set(F32(), plain.scale[i / kGroup]);
     const VF offset = hn::Set(F32(), plain.offset[i / kGroup]);
-    Run<AsI8, To>(plain.q + i, out + i, kGroup,
-                  [&](VF q, size_t) HWY_ATTR { return hn::Add(hn::Mul(scale, q), offset); });
+    for (size_t j = i; j < i + kGroup; j += hn::Lanes(F32())) {
+      To::Store(hn::Add(hn::Mul(scale, AsI8::Load(plain.q + j)), offset), out + j);
+    }
   }
 }
 

@@ -23,29 +23,6 @@ void ConvertRun(ElementType from, const void* in, ElementType to, void* out, siz
 
 #else
 
-void FromF32(const float* in, ElementType to, void* out, size_t first, size_t count) {
-  switch (to) {
-    case ElementType::kF16:
-      return RunAs<AsF32, AsF16>(in, 0, out, first, count);
-    case ElementType::kBF16:
-      return RunAs<AsF32, AsBF16>(in, 0, out, first, count);
-    case ElementType::kF8E4M3:
-      return RunAs<AsF32, AsF8E4M3>(in, 0, out, first, count);
-    case ElementType::kF8E5M2:
-      return RunAs<AsF32, AsF8E5M2>(in, 0, out, first, count);
-    case ElementType::kI8:
-      return RunAs<AsF32, AsI8>(in, 0, out, first, count);
-    case ElementType::kU8:
-      return RunAs<AsF32, AsU8>(in, 0, out, first, count);
-    case ElementType::kI16:
-      return RunAs<AsF32, AsI16>(in, 0, out, first, count);
-    case ElementType::kU16:
-      return RunAs<AsF32, AsU16>(in, 0, out, first, count);
-    default:
-      return;
-  }
-}
-
 void ConvertRun(ElementType from, const void* in, ElementType to, void* out, size_t count) {
   // The pair most checkpoints need goes without the stop in between.
   if (from == ElementType::kBF16 && to == ElementType::kF16) {

@@ -28,12 +28,13 @@ void DequantizeRun(const QuantizedRun& run, ElementType to, void* out, size_t co
 
 #else
 
-// What a chunk needs beside its weights: room to spell out weights and scales.
+// What a chunk needs: room to spell out weights and scales, and for results that change once more.
 struct Room {
   alignas(64) uint8_t nibbles[kChunk];
   alignas(64) float weights[kChunk];
   alignas(64) float scales[kChunk + kMaxLanes];
   alignas(64) float zeros[kChunk + kMaxLanes];
+  alignas(64) float results[kChunk];
 };
 
 // One scale (or zero point) per element and enough of them for a vector: the caller's own where
@@ -62,45 +63,35 @@ void DequantizeChunk(const QuantizedRun& run, size_t start, const typename From:
       const VF scale = hn::Set(d, run.scales[number]);
       const VF zero = hn::Set(d, run.zeros != nullptr ? run.zeros[number] : 0.0f);
       Run<From, To>(weights + i, out + i, length,
-                    [&](VF w, size_t) HWY_ATTR { return hn::Mul(hn::Sub(w, zero), scale); });
+                    [=](VF w, size_t) HWY_ATTR { return hn::Mul(hn::Sub(w, zero), scale); });
       i += length;
     }
     return;
   }
   const float* scales = SpellOut(run.scales, run.group, position, count, room.scales);
   const float* zeros = SpellOut(run.zeros, run.group, position, count, room.zeros);
-  Run<From, To>(weights, out, count, [&](VF w, size_t i) HWY_ATTR {
+  Run<From, To>(weights, out, count, [=](VF w, size_t i) HWY_ATTR {
     return hn::Mul(hn::Sub(w, hn::LoadU(d, zeros + i)), hn::LoadU(d, scales + i));
   });
 }
 
+// The chunk that starts at `start`, whatever its weights are.
 template <class To>
-void DequantizeTo(const QuantizedRun& run, typename To::T* out, size_t count) {
-  Room room;
+void DequantizeTo(const QuantizedRun& run, size_t start, typename To::T* out, size_t count,
+                  Room& room) {
   const uint8_t* bytes = static_cast<const uint8_t*>(run.weights);
-  for (size_t start = 0; start < count; start += kChunk, out += kChunk) {
-    const size_t chunk = std::min(kChunk, count - start);
-    switch (run.type) {
-      case ElementType::kU4:
-        SpreadNibbles(bytes + start / 2, (chunk + 1) / 2, room.nibbles);
-        DequantizeChunk<AsU8, To>(run, start, room.nibbles, out, chunk, room);
-        break;
-      case ElementType::kI4:
-        SpreadNibbles(bytes + start / 2, (chunk + 1) / 2, room.nibbles);
-        DequantizeChunk<AsSpreadI4, To>(run, start, room.nibbles, out, chunk, room);
-        break;
-      case ElementType::kI8:
-        DequantizeChunk<AsI8, To>(run, start, reinterpret_cast<const int8_t*>(bytes) + start, out,
-                                  chunk, room);
-        break;
-      case ElementType::kU8:
-        DequantizeChunk<AsU8, To>(run, start, bytes + start, out, chunk, room);
-        break;
-      default:
-        ToF32(run.type, run.weights, start, room.weights, chunk);
-        DequantizeChunk<AsF32, To>(run, start, room.weights, out, chunk, room);
-        break;
-    }
+  switch (run.type) {
+    case ElementType::kU4:
+      SpreadNibbles(bytes + start / 2, (count + 1) / 2, room.nibbles);
+      return DequantizeChunk<AsU8, To>(run, start, room.nibbles, out, count, room);
+    case ElementType::kU8:
+      return DequantizeChunk<AsU8, To>(run, start, bytes + start, out, count, room);
+    case ElementType::kI8:
+      return DequantizeChunk<AsI8, To>(run, start, reinterpret_cast<const int8_t*>(bytes) + start,
+                                       out, count, room);
+    default:
+      ToF32(run.type, run.weights, start, room.weights, count);
+      return DequantizeChunk<AsF32, To>(run, start, room.weights, out, count, room);
   }
 }
 
@@ -111,24 +102,24 @@ bool CanStream(const QuantizedRun& run, const void* out, size_t count) {
          reinterpret_cast<uintptr_t>(out) % 64 == 0;
 }
 
+// F32 and F16 are made at once, the rarer results from F32.
 void DequantizeRun(const QuantizedRun& run, ElementType to, void* out, size_t count) {
-  switch (to) {
-    case ElementType::kF16:
-      if (CanStream(run, out, count)) {
-        DequantizeTo<AsStreamedF16>(run, static_cast<uint16_t*>(out), count);
-        hwy::FlushStream();
-        return;
-      }
-      return DequantizeTo<AsF16>(run, static_cast<uint16_t*>(out), count);
-    case ElementType::kBF16:
-      return DequantizeTo<AsBF16>(run, static_cast<uint16_t*>(out), count);
-    case ElementType::kI8:
-      return DequantizeTo<AsI8>(run, static_cast<int8_t*>(out), count);
-    case ElementType::kU8:
-      return DequantizeTo<AsU8>(run, static_cast<uint8_t*>(out), count);
-    default:
-      return DequantizeTo<AsF32>(run, static_cast<float*>(out), count);
+  Room room;
+  const bool stream = CanStream(run, out, count);
+  for (size_t start = 0; start < count; start += kChunk) {
+    const size_t chunk = std::min(kChunk, count - start);
+    if (to == ElementType::kF16 && stream) {
+      DequantizeTo<AsStreamedF16>(run, start, static_cast<uint16_t*>(out) + start, chunk, room);
+    } else if (to == ElementType::kF16) {
+      DequantizeTo<AsF16>(run, start, static_cast<uint16_t*>(out) + start, chunk, room);
+    } else if (to == ElementType::kF32) {
+      DequantizeTo<AsF32>(run, start, static_cast<float*>(out) + start, chunk, room);
+    } else {
+      DequantizeTo<AsF32>(run, start, room.results, chunk, room);
+      FromF32(room.results, to, out, start, chunk);
+    }
   }
+  if (stream) hwy::FlushStream();
 }
 
 #endif

@@ -231,31 +231,22 @@ struct AsSpreadNF4 {
 // it may be asked for lanes beyond `count` when `count` is less than a vector. The last vector of a
 // longer run overlaps the one before it. Nothing is read or written beyond the run.
 template <class From, class To, class Change>
-HWY_INLINE void Run(const typename From::T* in, typename To::T* out, size_t count,
-                    const Change& change) {
+void Run(const typename From::T* in, typename To::T* out, size_t count, Change change) {
   const size_t lanes = hn::Lanes(F32());
-  size_t i = 0;
-  for (; i + 2 * lanes <= count; i += 2 * lanes) {
-    const VF first = change(From::Load(in + i), i);
-    const VF second = change(From::Load(in + i + lanes), i + lanes);
-    To::Store(first, out + i);
-    To::Store(second, out + i + lanes);
-  }
-  if (i + lanes <= count) {
-    To::Store(change(From::Load(in + i), i), out + i);
-    i += lanes;
-  }
-  if (i == count) return;
-  if (count > lanes) {
-    i = count - lanes;
-    To::Store(change(From::Load(in + i), i), out + i);
+  if (count < lanes) {
+    if (count == 0) return;
+    typename From::T few_in[kMaxLanes] = {};
+    typename To::T few_out[kMaxLanes];
+    std::memcpy(few_in, in, count * sizeof(few_in[0]));
+    Run<From, To>(few_in, few_out, lanes, change);
+    std::memcpy(out, few_out, count * sizeof(few_out[0]));
     return;
   }
-  typename From::T few_in[kMaxLanes] = {};
-  typename To::T few_out[kMaxLanes];
-  std::memcpy(few_in, in, count * sizeof(few_in[0]));
-  To::Store(change(From::Load(few_in), 0), few_out);
-  std::memcpy(out, few_out, count * sizeof(few_out[0]));
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) To::Store(change(From::Load(in + i), i), out + i);
+  if (i == count) return;
+  i = count - lanes;
+  To::Store(change(From::Load(in + i), i), out + i);
 }
 
 struct Unchanged {
@@ -326,6 +317,30 @@ inline void ToF32(ElementType from, const void* in, size_t first, float* out, si
       return NibblesToF32<AsU8>(in, first, out, count);
     case ElementType::kNF4:
       return NibblesToF32<AsSpreadNF4>(in, first, out, count);
+    default:
+      return;
+  }
+}
+
+// The other way, to `out` from `first` on.
+inline void FromF32(const float* in, ElementType to, void* out, size_t first, size_t count) {
+  switch (to) {
+    case ElementType::kF16:
+      return RunAs<AsF32, AsF16>(in, 0, out, first, count);
+    case ElementType::kBF16:
+      return RunAs<AsF32, AsBF16>(in, 0, out, first, count);
+    case ElementType::kF8E4M3:
+      return RunAs<AsF32, AsF8E4M3>(in, 0, out, first, count);
+    case ElementType::kF8E5M2:
+      return RunAs<AsF32, AsF8E5M2>(in, 0, out, first, count);
+    case ElementType::kI8:
+      return RunAs<AsF32, AsI8>(in, 0, out, first, count);
+    case ElementType::kU8:
+      return RunAs<AsF32, AsU8>(in, 0, out, first, count);
+    case ElementType::kI16:
+      return RunAs<AsF32, AsI16>(in, 0, out, first, count);
+    case ElementType::kU16:
+      return RunAs<AsF32, AsU16>(in, 0, out, first, count);
     default:
       return;
   }
