@@ -17,7 +17,7 @@
 #include "tools/command_line.h"
 #include "tools/model_run.h"
 
-ABSL_FLAG(std::string, model, "", "folder with config.json and safetensors");
+ABSL_FLAG(std::string, model, "", "folder with config.json and safetensors, or a .gguf file");
 ABSL_FLAG(std::string, prompt, "", "text to continue; needs a tokens.json beside the model");
 ABSL_FLAG(std::string, prompt_ids, "", "token ids to continue, comma-separated");
 ABSL_FLAG(int64_t, tokens, 100, "tokens to generate");

@@ -26,23 +26,28 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-absl::StatusOr<std::optional<Tokenizer>> FindTokenizer(const std::string& model,
-                                                       const ModelConfig& config) {
-  const std::filesystem::path model_path(model);
-  std::error_code error;
-  const std::filesystem::path here = model_path / "tokens.json";
-  // Several layouts of one model may share the vocabulary in the folder above them.
-  const std::filesystem::path above =
-      std::filesystem::weakly_canonical(model_path, error).parent_path() / "tokens.json";
-  for (const std::filesystem::path& file : {here, above}) {
-    if (!std::filesystem::exists(file, error)) continue;
-    NPUBANK_ASSIGN_OR_RETURN(Vocabulary vocabulary, ReadVocabulary(file.string()));
-    if (static_cast<int64_t>(vocabulary.pieces.size()) != config.vocab_size) continue;
-    NPUBANK_ASSIGN_OR_RETURN(Tokenizer tokenizer,
-                             Tokenizer::Create(std::move(vocabulary), config.bos_token));
-    return std::optional<Tokenizer>(std::move(tokenizer));
+// The checkpoint's own vocabulary, or the tokens.json in the folder above it: several layouts of
+// one model may share one. None is no error until text has to be turned into ids.
+absl::StatusOr<std::optional<Tokenizer>> FindTokenizer(const Checkpoint& checkpoint) {
+  const ModelConfig& config = checkpoint.config();
+  absl::StatusOr<Vocabulary> vocabulary = checkpoint.LoadVocabulary();
+  if (absl::IsNotFound(vocabulary.status())) {
+    std::error_code error;
+    const std::filesystem::path above =
+        std::filesystem::weakly_canonical(checkpoint.path(), error).parent_path() / "tokens.json";
+    if (!std::filesystem::exists(above, error)) return std::optional<Tokenizer>();
+    vocabulary = ReadVocabulary(above.string());
   }
-  return std::optional<Tokenizer>();
+  if (absl::IsUnimplemented(vocabulary.status())) return std::optional<Tokenizer>();
+  NPUBANK_RETURN_IF_ERROR(vocabulary.status());
+  // Fewer is fine: embedding tables are often padded.
+  if (static_cast<int64_t>(vocabulary->pieces.size()) > config.vocab_size)
+    return absl::InvalidArgumentError(absl::StrCat(
+        checkpoint.path(), ": the vocabulary has ", vocabulary->pieces.size(),
+        " pieces but the model's vocab_size is ", config.vocab_size, ": it is another model's"));
+  NPUBANK_ASSIGN_OR_RETURN(Tokenizer tokenizer,
+                           Tokenizer::Create(*std::move(vocabulary), config.bos_token));
+  return std::optional<Tokenizer>(std::move(tokenizer));
 }
 
 // The two submodels: prefill for the prompt, kvcache for each next token.
@@ -106,7 +111,7 @@ absl::Status ModelRun::LoadWeights(const ModelRunOptions& options) {
   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<const Checkpoint> checkpoint,
                            Checkpoint::Open(options.model));
   config_ = checkpoint->config();
-  NPUBANK_ASSIGN_OR_RETURN(tokenizer_, FindTokenizer(options.model, config_));
+  NPUBANK_ASSIGN_OR_RETURN(tokenizer_, FindTokenizer(*checkpoint));
   NPUBANK_ASSIGN_OR_RETURN(std::vector<std::string> blobs, CompileSubmodels(*checkpoint, options));
   ProgressBar bar("loading weights");
   EvaluateAllOptions evaluate;

@@ -1,0 +1,64 @@
+// F32Checkpoint: a Hugging Face folder of F32 tensors that a test computed itself.
+//
+//   F32Checkpoint reference(config_json);
+//   reference.Add("model.norm.weight", {64}, values);
+//   reference.Write();
+//   options.model = reference.folder();
+#ifndef NPUBANK_TESTS_SUPPORT_F32_CHECKPOINT_H_
+#define NPUBANK_TESTS_SUPPORT_F32_CHECKPOINT_H_
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/program.h"
+
+namespace npubank {
+
+class F32Checkpoint {
+ public:
+  explicit F32Checkpoint(std::string config) : config_(std::move(config)) {
+    static int number = 0;
+    folder_ = std::filesystem::path(::testing::TempDir()) /
+              ("npubank_f32_" + std::to_string(getpid()) + "_" + std::to_string(number++));
+    std::filesystem::create_directories(folder_);
+  }
+  ~F32Checkpoint() {
+    std::error_code error;
+    std::filesystem::remove_all(folder_, error);
+  }
+
+  void Add(const std::string& name, const std::vector<int64_t>& shape,
+           const std::vector<float>& values) {
+    const size_t begin = data_.size();
+    data_.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+    header_[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {begin, data_.size()}}};
+  }
+
+  void Write() const {
+    const std::string header = header_.dump();
+    const uint64_t length = header.size();
+    WriteWholeFile(
+        (folder_ / "model.safetensors").string(),
+        std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + header + data_);
+    WriteWholeFile((folder_ / "config.json").string(), config_);
+  }
+
+  std::string folder() const { return folder_.string(); }
+
+ private:
+  std::filesystem::path folder_;
+  std::string config_;
+  nlohmann::json header_ = nlohmann::json::object();
+  std::string data_;
+};
+
+}  // namespace npubank
+
+#endif  // NPUBANK_TESTS_SUPPORT_F32_CHECKPOINT_H_
