@@ -84,25 +84,23 @@ PlanGraph RandomGraph(Dice* dice, int ops) {
   return graph;
 }
 
+uint8_t Sum(uint8_t a, uint8_t b) { return static_cast<uint8_t>(a + b); }
+
 // Byte `i` of what the operation makes. Reads its inputs anew for each byte, as a kernel would: an
 // output that wrongly overlaps an input shows.
 uint8_t Compute(const PlanOp& op, const std::vector<const uint8_t*>& inputs,
                 const std::vector<int64_t>& sizes, int64_t i) {
-  unsigned result = op.kind == "add" ? 0 : 17 + static_cast<unsigned>(op.name.back());
+  if (op.is_add) return Sum(inputs[0][i], inputs[1][i]);
+  unsigned result = 17 + static_cast<unsigned>(op.name.back());
   for (size_t k = 0; k < inputs.size(); ++k) {
-    if (op.kind == "add") {
-      result += inputs[k][i];
-    } else if (op.kind == "elementwise") {
+    if (op.kind == "elementwise") {
       result = result * 31 + inputs[k][i];
-    } else {
-      for (int64_t j = 0; j < sizes[k]; j += 5)
-        result = result * 31 + inputs[k][(i + j) % sizes[k]];
+      continue;
     }
+    for (int64_t j = 0; j < sizes[k]; j += 5) result = result * 31 + inputs[k][(i + j) % sizes[k]];
   }
   return static_cast<uint8_t>(result ^ result >> 8);
 }
-
-uint8_t ComputeAdd(uint8_t a, uint8_t b) { return static_cast<uint8_t>(a + b); }
 
 // Runs the graph's operations in `order`, each value where `place` says.
 class Run {
@@ -127,10 +125,8 @@ class Run {
     }
     uint8_t* const out = place_[op.outputs[0]];
     for (int64_t i = 0; i < graph_.values[op.outputs[0]].bytes; ++i) {
-      // An add adds whole bytes; anything else is mixed.
-      const uint8_t made =
-          op.is_add ? ComputeAdd(inputs[0][i], inputs[1][i]) : Compute(op, inputs, sizes, i);
-      out[i] = accumulate ? ComputeAdd(out[i], made) : made;
+      const uint8_t made = Compute(op, inputs, sizes, i);
+      out[i] = accumulate ? Sum(out[i], made) : made;
     }
   }
 
