@@ -38,6 +38,18 @@ absl::StatusOr<Buffer> Buffer::AllocateDevice(std::shared_ptr<Device> device, ui
   return buffer;
 }
 
+uint64_t Buffer::reserved_bytes() const {
+  constexpr uint64_t kUsualPage = 4096;
+  constexpr uint64_t kMostPage = uint64_t{1} << 30;
+  ze_memory_allocation_properties_t properties = {};
+  properties.stype = ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES;
+  const ze_result_t result =
+      zeMemGetAllocProperties(device_->context(), address_, &properties, nullptr);
+  uint64_t page = properties.pageSize;
+  if (result != ZE_RESULT_SUCCESS || page == 0 || page > kMostPage) page = kUsualPage;
+  return (size_ + page - 1) / page * page;
+}
+
 Buffer::~Buffer() {
   if (address_) zeMemFree(device_->context(), address_);
 }

@@ -43,6 +43,8 @@ class Buffer {
   void* address() const { return address_; }
   uint64_t size() const { return size_; }
   absl::Span<std::byte> bytes() const { return {static_cast<std::byte*>(address_), size_}; }
+  // What it costs: rounded up to the pages that the driver says it is made of.
+  uint64_t reserved_bytes() const;
 
  private:
   std::shared_ptr<Device> device_;
