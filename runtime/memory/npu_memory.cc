@@ -1,104 +1,264 @@
 #include "runtime/memory/npu_memory.h"
 
-#include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <set>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "lazy_tensor/mutex.h"
 #include "lazy_tensor/status_macros.h"
-#include "runtime/level_zero/buffer.h"
+#include "runtime/memory/books.h"
+#include "runtime/memory/committed.h"
+#include "runtime/memory/imports.h"
+#include "runtime/memory/placed.h"
+#include "runtime/memory/shared_tiles.h"
+#include "runtime/memory/tiled.h"
+#include "runtime/memory/upload.h"
 
 namespace npubank {
 namespace {
 
-constexpr uint64_t kPageBytes = 4096;  // what NPU drivers round every allocation to
+constexpr std::pair<MemoryStrategy, absl::string_view> kNames[] = {
+    {MemoryStrategy::kAuto, "auto"},         {MemoryStrategy::kCommitted, "committed"},
+    {MemoryStrategy::kPlaced, "placed"},     {MemoryStrategy::kTiled, "tiled"},
+    {MemoryStrategy::kImported, "imported"},
+};
+
+void SayOnce(absl::string_view message) {
+  static Mutex& mutex = *new Mutex;
+  static auto& said = *new std::set<std::string>;
+  {
+    MutexLock lock(mutex);
+    if (!said.insert(std::string(message)).second) return;
+  }
+  std::fprintf(stderr, "npubank: %s\n", std::string(message).c_str());
+}
+
+absl::Status CheckRange(uint64_t offset, uint64_t bytes, uint64_t size, absl::string_view what) {
+  if (offset <= size && bytes <= size - offset) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(what, ": ", bytes, " bytes at ", offset, " of ", size));
+}
 
 }  // namespace
 
-struct NpuMemory::Books {
-  mutable Mutex mutex;
-  DeviceUsage usage ABSL_GUARDED_BY(mutex);
+std::optional<MemoryStrategy> MemoryStrategyFromName(absl::string_view name) {
+  for (const auto& [strategy, known] : kNames)
+    if (name == known) return strategy;
+  return std::nullopt;
+}
 
-  void Charge(uint64_t bytes) {
-    MutexLock lock(mutex);
-    usage.live_bytes += bytes;
-    usage.peak_bytes = std::max(usage.peak_bytes, usage.live_bytes);
-    ++usage.live_allocations;
+absl::string_view MemoryStrategyName(MemoryStrategy strategy) {
+  for (const auto& [known, name] : kNames)
+    if (strategy == known) return name;
+  return "unknown";
+}
+
+// Shared with the allocations, so that the order in which all this goes does not matter.
+struct NpuMemory::Core {
+  explicit Core(std::shared_ptr<level_zero::Device> opened)
+      : device(std::move(opened)), staging(device, books, [this] { strategy->Trim(); }) {}
+
+  const std::shared_ptr<level_zero::Device> device;
+  const std::shared_ptr<Books> books = std::make_shared<Books>();
+  Staging staging;
+  MemoryStrategy chosen = MemoryStrategy::kCommitted;
+  std::shared_ptr<Strategy> strategy;
+  std::unique_ptr<Imports> imports;  // null: not wanted, or the driver cannot
+
+  void ChoosePlaced() {
+    chosen = MemoryStrategy::kPlaced;
+    strategy =
+        std::make_shared<Placed>(std::make_shared<Committed>(device, books), Placed::Options());
   }
-  void Discharge(uint64_t bytes) {
-    MutexLock lock(mutex);
-    usage.live_bytes -= bytes;
-    --usage.live_allocations;
-  }
+  absl::Status ChooseTiled(const std::function<void(absl::string_view)>& notice);
+  void ChooseImports(const NpuMemoryOptions& options);
+  uint64_t Trim() { return strategy->Trim() + staging.Trim(); }
 };
+
+absl::Status NpuMemory::Core::ChooseTiled(const std::function<void(absl::string_view)>& notice) {
+  absl::StatusOr<std::shared_ptr<Tiled>> tiled = Tiled::Create(device, books);
+  if (absl::IsUnimplemented(tiled.status())) {
+    notice("this driver has no virtual memory: tensors are placed in slabs, not tiled");
+    ChoosePlaced();
+    return absl::OkStatus();
+  }
+  NPUBANK_RETURN_IF_ERROR(tiled.status());
+  chosen = MemoryStrategy::kTiled;
+  strategy = std::make_shared<SharedTiles>(*tiled, (*tiled)->page_bytes());
+  return absl::OkStatus();
+}
+
+void NpuMemory::Core::ChooseImports(const NpuMemoryOptions& options) {
+  imports = std::make_unique<Imports>(device, options.read_ahead);
+  if (imports->supported()) return;
+  options.notice("this driver cannot import files: constants are copied to the device");
+  imports.reset();
+}
 
 class NpuMemory::Allocation : public DeviceAllocation {
  public:
-  Allocation(level_zero::Buffer buffer, bool host_writable, std::shared_ptr<Books> books)
-      : buffer_(std::move(buffer)), host_writable_(host_writable), books_(std::move(books)) {
-    books_->Charge(reserved_bytes());
+  void* address() const override { return address_; }
+  uint64_t bytes() const override { return bytes_; }
+
+  virtual absl::Status Write(ProduceBytes produce) = 0;
+  // The range has been checked.
+  virtual absl::Status Read(uint64_t offset, absl::Span<std::byte> out) = 0;
+
+ protected:
+  Allocation(std::shared_ptr<Core> core, std::byte* address, uint64_t bytes)
+      : core_(std::move(core)), address_(address), bytes_(bytes) {}
+
+  const std::shared_ptr<Core> core_;
+  std::byte* const address_;
+  const uint64_t bytes_;
+};
+
+class NpuMemory::OwnAllocation : public Allocation {
+ public:
+  OwnAllocation(std::shared_ptr<Core> core, std::unique_ptr<Block> block, uint64_t bytes)
+      : Allocation(std::move(core), block->address(), bytes), block_(std::move(block)) {
+    core_->books->Charge(reserved_bytes());
   }
-  ~Allocation() override {
+  ~OwnAllocation() override {
     const uint64_t reserved = reserved_bytes();
-    buffer_ = level_zero::Buffer();
-    books_->Discharge(reserved);
+    block_.reset();
+    if (core_->books->Discharge(reserved) == 0) core_->Trim();
   }
 
-  void* address() const override { return buffer_.address(); }
-  uint64_t bytes() const override { return buffer_.size(); }
-  uint64_t reserved_bytes() const override {
-    return (buffer_.size() + kPageBytes - 1) / kPageBytes * kPageBytes;
-  }
-  absl::string_view strategy() const override { return "committed"; }
+  uint64_t reserved_bytes() const override { return block_->reserved_bytes(); }
+  absl::string_view strategy() const override { return MemoryStrategyName(core_->chosen); }
   absl::Span<std::byte> host_bytes() override {
-    return host_writable_ ? buffer_.bytes() : absl::Span<std::byte>();
+    if (!core_->device->integrated()) return {};
+    return absl::MakeSpan(address_, bytes_);
+  }
+  absl::Status Write(ProduceBytes produce) override {
+    const absl::Span<std::byte> in_place = host_bytes();
+    if (!in_place.empty()) return produce(0, in_place);
+    return core_->staging.Upload(address_, bytes_, produce);
+  }
+  absl::Status Read(uint64_t offset, absl::Span<std::byte> out) override {
+    if (host_bytes().empty()) return core_->staging.Download(address_ + offset, out);
+    std::memcpy(out.data(), address_ + offset, out.size());
+    return absl::OkStatus();
   }
 
  private:
-  level_zero::Buffer buffer_;
-  bool host_writable_;
-  std::shared_ptr<Books> books_;
+  std::unique_ptr<Block> block_;
 };
 
-NpuMemory::NpuMemory(std::shared_ptr<level_zero::Device> device)
-    : device_(device), books_(std::make_shared<Books>()), staging_(std::move(device)) {}
+class NpuMemory::ImportedAllocation : public Allocation {
+ public:
+  ImportedAllocation(std::shared_ptr<Core> core, std::shared_ptr<const Imports::File> file,
+                     uint64_t offset, uint64_t bytes)
+      // Level Zero takes pointers to non-const; the device only reads what is imported.
+      : Allocation(std::move(core), const_cast<std::byte*>(file->bytes().data()) + offset, bytes),
+        file_(std::move(file)),
+        offset_(offset) {
+    core_->books->Charge(reserved_bytes(), bytes_);
+  }
+  ~ImportedAllocation() override {
+    file_.reset();
+    if (core_->books->Discharge(reserved_bytes(), bytes_) == 0) core_->Trim();
+  }
+
+  uint64_t reserved_bytes() const override { return 0; }
+  absl::string_view strategy() const override {
+    return MemoryStrategyName(MemoryStrategy::kImported);
+  }
+  absl::Span<std::byte> host_bytes() override { return {}; }
+  absl::Status Write(ProduceBytes) override {
+    return absl::FailedPreconditionError(
+        "an imported tensor is its file's pages and cannot be written: allocate instead");
+  }
+  // Through the file: reading the mapping of a file that shrank would raise SIGBUS.
+  absl::Status Read(uint64_t offset, absl::Span<std::byte> out) override {
+    return file_->source().Read(offset_ + offset, out);
+  }
+
+ private:
+  std::shared_ptr<const Imports::File> file_;
+  const uint64_t offset_;  // in the file
+};
+
+absl::StatusOr<std::shared_ptr<NpuMemory>> NpuMemory::Create(
+    std::shared_ptr<level_zero::Device> device, NpuMemoryOptions options) {
+  if (!options.notice) options.notice = SayOnce;
+  auto core = std::make_shared<Core>(std::move(device));
+  switch (options.strategy) {
+    case MemoryStrategy::kCommitted:
+      core->strategy = std::make_shared<Committed>(core->device, core->books);
+      break;
+    case MemoryStrategy::kPlaced:
+      core->ChoosePlaced();
+      break;
+    case MemoryStrategy::kTiled:
+      NPUBANK_RETURN_IF_ERROR(core->ChooseTiled(options.notice));
+      break;
+    case MemoryStrategy::kAuto:
+    case MemoryStrategy::kImported:
+      NPUBANK_RETURN_IF_ERROR(core->ChooseTiled(options.notice));
+      core->ChooseImports(options);
+      break;
+  }
+  return std::shared_ptr<NpuMemory>(new NpuMemory(std::move(core)));
+}
 
 absl::StatusOr<std::shared_ptr<NpuMemory>> NpuMemory::Create(
     std::shared_ptr<level_zero::Device> device) {
-  return std::shared_ptr<NpuMemory>(new NpuMemory(std::move(device)));
+  return Create(std::move(device), {.strategy = MemoryStrategy::kCommitted});
 }
 
 absl::StatusOr<std::unique_ptr<DeviceAllocation>> NpuMemory::Allocate(uint64_t bytes,
                                                                       absl::string_view name) {
   if (bytes == 0)
     return absl::InvalidArgumentError(absl::StrCat(name, ": an allocation of zero bytes"));
-  NPUBANK_ASSIGN_OR_RETURN(level_zero::Buffer buffer,
-                           level_zero::Buffer::AllocateDevice(device_, bytes, name));
-  return std::make_unique<Allocation>(std::move(buffer), device_->integrated(), books_);
+  if (bytes > Strategy::kMostBytes)
+    return absl::ResourceExhaustedError(
+        absl::StrCat(name, ": no device has room for ", bytes, " bytes"));
+  absl::StatusOr<std::unique_ptr<Block>> block = core_->strategy->Allocate(bytes, name);
+  if (absl::IsResourceExhausted(block.status()) && core_->Trim() > 0)
+    block = core_->strategy->Allocate(bytes, name);
+  NPUBANK_RETURN_IF_ERROR(block.status());
+  return std::make_unique<OwnAllocation>(core_, *std::move(block), bytes);
+}
+
+absl::StatusOr<std::unique_ptr<DeviceAllocation>> NpuMemory::Import(std::shared_ptr<Source> source,
+                                                                    uint64_t offset, uint64_t bytes,
+                                                                    absl::string_view name) {
+  if (bytes == 0)
+    return absl::InvalidArgumentError(absl::StrCat(name, ": an import of zero bytes"));
+  if (!core_->imports) return absl::UnimplementedError("files are not imported here");
+  NPUBANK_RETURN_IF_ERROR(CheckRange(offset, bytes, source->size(), name));
+  if (offset % kDeviceAlignment != 0)
+    return absl::FailedPreconditionError(
+        absl::StrCat(name, " lies at byte ", offset, " of ", source->name(),
+                     ": the device needs a multiple of ", kDeviceAlignment));
+  auto file = core_->imports->Acquire(std::move(source));
+  if (!file.ok()) return Annotate(file.status(), name);
+  core_->imports->WillNeed((*file)->bytes().subspan(offset, bytes));
+  return std::make_unique<ImportedAllocation>(core_, *std::move(file), offset, bytes);
 }
 
 absl::Status NpuMemory::Write(DeviceAllocation& memory, ProduceBytes produce) {
-  const absl::Span<std::byte> in_place = memory.host_bytes();
-  if (!in_place.empty()) return produce(0, in_place);
-  return staging_.Upload(memory.address(), memory.bytes(), produce);
+  return static_cast<Allocation&>(memory).Write(produce);
 }
 
 absl::Status NpuMemory::Read(DeviceAllocation& memory, uint64_t offset, absl::Span<std::byte> out) {
-  if (offset > memory.bytes() || out.size() > memory.bytes() - offset)
-    return absl::OutOfRangeError(absl::StrCat("reading ", out.size(), " bytes at ", offset,
-                                              " of an allocation of ", memory.bytes()));
-  const absl::Span<std::byte> in_place = memory.host_bytes();
-  if (in_place.empty())
-    return staging_.Download(static_cast<const std::byte*>(memory.address()) + offset, out);
-  std::memcpy(out.data(), in_place.data() + offset, out.size());
-  return absl::OkStatus();
+  NPUBANK_RETURN_IF_ERROR(CheckRange(offset, out.size(), memory.bytes(), "reading device memory"));
+  if (out.empty()) return absl::OkStatus();
+  return static_cast<Allocation&>(memory).Read(offset, out);
 }
 
-DeviceUsage NpuMemory::Usage() const {
-  MutexLock lock(books_->mutex);
-  return books_->usage;
-}
+DeviceUsage NpuMemory::Usage() const { return core_->books->usage(); }
 
-absl::StatusOr<uint64_t> NpuMemory::DriverBytes() const { return device_->AllocatedBytes(); }
+absl::StatusOr<uint64_t> NpuMemory::DriverBytes() const { return core_->device->AllocatedBytes(); }
+
+void NpuMemory::Trim() { core_->Trim(); }
+
+MemoryStrategy NpuMemory::strategy() const { return core_->chosen; }
+
+bool NpuMemory::imports() const { return core_->imports != nullptr; }
 
 }  // namespace npubank

@@ -1,41 +1,85 @@
-// NpuMemory: DeviceMemory on Level Zero, one committed allocation per tensor.
+// NpuMemory: DeviceMemory on Level Zero, by the strategy that the driver and the user allow.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<NpuMemory> memory, NpuMemory::Create(device));
+//   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<NpuMemory> memory,
+//                            NpuMemory::Create(device, {.strategy = MemoryStrategy::kAuto}));
 //   auto bank = Bank::Create(memory, {});
+//   memory->Trim();                                        // after a load
 //
-// Written in place where the device is integrated (its memory is the host's); otherwise through a
-// bounded ring of staging buffers (upload.h). Rounds to the driver's 4 KiB pages. Threads and
-// errors: as device_memory.h says.
+// What a driver can do is asked, never assumed:
+//   auto        tiled where there is virtual memory, else placed; files imported where they can be
+//   committed   one allocation of the driver per tensor                               (committed.h)
+//   placed      slabs, best fit                                                       (placed.h)
+//   tiled       tiles mapped behind reserved addresses; without virtual memory placed (tiled.h)
+//   imported    as auto: constants are the file's own pages; all else tiled or placed (imports.h)
+// committed, placed and tiled never import. Where a driver lacks something the next best is taken,
+// and `notice` is told so.
+//
+// Bytes are written in place where the host may touch device memory, else through a bounded ring of
+// staging buffers (upload.h). Memory kept for reuse (tiles, rings) is given back by Trim, when
+// an allocation finds no room, and when the last allocation is freed.
+// Usage() counts what tensors cost (live) and what the driver gave for them (held), which equals
+// DriverBytes() whenever no call is under way; pages of imported files are in neither.
+// Threads and errors: as device_memory.h says; no lock is held over a driver call. What reads or
+// writes must be an allocation of this object.
 #ifndef NPUBANK_RUNTIME_MEMORY_NPU_MEMORY_H_
 #define NPUBANK_RUNTIME_MEMORY_NPU_MEMORY_H_
 
+#include <functional>
 #include <memory>
+#include <optional>
 
+#include "absl/strings/string_view.h"
 #include "bank/device_memory.h"
 #include "runtime/level_zero/device.h"
-#include "runtime/memory/upload.h"
 
 namespace npubank {
 
+enum class MemoryStrategy { kAuto, kCommitted, kPlaced, kTiled, kImported };
+// "auto", "committed", "placed", "tiled", "imported".
+std::optional<MemoryStrategy> MemoryStrategyFromName(absl::string_view name);
+absl::string_view MemoryStrategyName(MemoryStrategy strategy);
+
+struct NpuMemoryOptions {
+  MemoryStrategy strategy = MemoryStrategy::kAuto;
+  // Brings imported pages into memory in the background, before the first inference needs them.
+  bool read_ahead = true;
+  // Told, in Create, of each thing that the driver lacks. By default a line on stderr, each once
+  // per process.
+  std::function<void(absl::string_view)> notice = nullptr;
+};
+
 class NpuMemory : public DeviceMemory {
  public:
+  static absl::StatusOr<std::shared_ptr<NpuMemory>> Create(
+      std::shared_ptr<level_zero::Device> device, NpuMemoryOptions options);
+  // Committed memory: what the driver holds is what tensors cost, page by page.
   static absl::StatusOr<std::shared_ptr<NpuMemory>> Create(
       std::shared_ptr<level_zero::Device> device);
 
   absl::StatusOr<std::unique_ptr<DeviceAllocation>> Allocate(uint64_t bytes,
                                                              absl::string_view name) override;
+  absl::StatusOr<std::unique_ptr<DeviceAllocation>> Import(std::shared_ptr<Source> source,
+                                                           uint64_t offset, uint64_t bytes,
+                                                           absl::string_view name) override;
   absl::Status Write(DeviceAllocation& memory, ProduceBytes produce) override;
   absl::Status Read(DeviceAllocation& memory, uint64_t offset, absl::Span<std::byte> out) override;
+  void Trim() override;
   DeviceUsage Usage() const override;
   absl::StatusOr<uint64_t> DriverBytes() const override;
 
+  // What Allocate uses: kCommitted, kPlaced or kTiled.
+  MemoryStrategy strategy() const;
+  // Whether Import may succeed.
+  bool imports() const;
+
  private:
-  struct Books;
+  struct Core;
   class Allocation;
-  explicit NpuMemory(std::shared_ptr<level_zero::Device> device);
-  std::shared_ptr<level_zero::Device> device_;
-  std::shared_ptr<Books> books_;
-  Staging staging_;
+  class OwnAllocation;
+  class ImportedAllocation;
+  explicit NpuMemory(std::shared_ptr<Core> core) : core_(std::move(core)) {}
+
+  const std::shared_ptr<Core> core_;
 };
 
 }  // namespace npubank

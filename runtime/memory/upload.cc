@@ -7,6 +7,7 @@
 #include "lazy_tensor/status_macros.h"
 #include "runtime/level_zero/buffer.h"
 #include "runtime/level_zero/commands.h"
+#include "runtime/memory/held_buffer.h"
 
 namespace npubank {
 namespace {
@@ -15,61 +16,147 @@ using level_zero::Buffer;
 using level_zero::CommandList;
 using level_zero::CommandQueue;
 
-// One buffer of the ring and the list that copies it. The list goes first: it waits for the copy.
+// One buffer and the list that copies it. The list goes first: it waits for the copy.
 struct Slot {
-  Buffer buffer;
+  HeldBuffer buffer;
   CommandList list;
 };
 
-absl::StatusOr<Slot> MakeSlot(const std::shared_ptr<level_zero::Device>& device,
-                              CommandQueue& queue, uint64_t bytes) {
-  NPUBANK_ASSIGN_OR_RETURN(Buffer buffer, Buffer::AllocateHost(device, bytes, "staging"));
-  NPUBANK_ASSIGN_OR_RETURN(CommandList list, CommandList::Create(queue));
-  return Slot{std::move(buffer), std::move(list)};
-}
-
-absl::Status SubmitCopy(CommandQueue& queue, CommandList& list, void* to, const void* from,
-                        uint64_t bytes) {
-  NPUBANK_RETURN_IF_ERROR(list.Reset());
-  NPUBANK_RETURN_IF_ERROR(list.AppendCopy(to, from, bytes));
-  NPUBANK_RETURN_IF_ERROR(list.Close());
-  return queue.Submit(list);
-}
-
 }  // namespace
 
-absl::Status Staging::Upload(void* to, uint64_t bytes, ProduceBytes produce) const {
-  NPUBANK_ASSIGN_OR_RETURN(CommandQueue queue, CommandQueue::Create(device_));
-  const uint64_t piece = std::min(bytes, kPieceBytes);
-  NPUBANK_ASSIGN_OR_RETURN(Slot first, MakeSlot(device_, queue, piece));
-  NPUBANK_ASSIGN_OR_RETURN(Slot second, MakeSlot(device_, queue, piece));
-  Slot* slots[] = {&first, &second};
-  int turn = 0;
-  for (uint64_t offset = 0; offset < bytes; offset += piece, turn ^= 1) {
-    Slot& slot = *slots[turn];
-    const uint64_t size = std::min(piece, bytes - offset);
-    NPUBANK_RETURN_IF_ERROR(slot.list.Wait());
-    NPUBANK_RETURN_IF_ERROR(produce(offset, slot.buffer.bytes().subspan(0, size)));
-    NPUBANK_RETURN_IF_ERROR(SubmitCopy(queue, slot.list, static_cast<std::byte*>(to) + offset,
-                                       slot.buffer.address(), size));
+class Staging::Ring {
+ public:
+  static absl::StatusOr<std::unique_ptr<Ring>> Create(
+      const std::shared_ptr<level_zero::Device>& device, const std::shared_ptr<Books>& books,
+      uint64_t piece_bytes) {
+    NPUBANK_ASSIGN_OR_RETURN(CommandQueue queue, CommandQueue::Create(device));
+    std::unique_ptr<Ring> ring(new Ring(std::move(queue), piece_bytes));
+    ring->slots_.reserve(kSlots);
+    for (int i = 0; i < kSlots; ++i) {
+      NPUBANK_ASSIGN_OR_RETURN(Buffer buffer, Buffer::AllocateHost(device, piece_bytes, "staging"));
+      HeldBuffer held(std::move(buffer), books);
+      NPUBANK_ASSIGN_OR_RETURN(CommandList list, CommandList::Create(ring->queue_));
+      ring->slots_.push_back(Slot{std::move(held), std::move(list)});
+    }
+    return ring;
   }
-  NPUBANK_RETURN_IF_ERROR(first.list.Wait());
-  return second.list.Wait();
+
+  uint64_t piece_bytes() const { return piece_bytes_; }
+  uint64_t reserved_bytes() const {
+    uint64_t bytes = 0;
+    for (const Slot& slot : slots_) bytes += slot.buffer.reserved_bytes();
+    return bytes;
+  }
+
+  absl::Status Upload(std::byte* to, uint64_t bytes, ProduceBytes produce) {
+    size_t turn = 0;
+    for (uint64_t offset = 0; offset < bytes; offset += piece_bytes_, ++turn) {
+      Slot& slot = slots_[turn % kSlots];
+      const uint64_t size = std::min(piece_bytes_, bytes - offset);
+      NPUBANK_RETURN_IF_ERROR(slot.list.Wait());
+      NPUBANK_RETURN_IF_ERROR(produce(offset, absl::MakeSpan(slot.buffer.address(), size)));
+      NPUBANK_RETURN_IF_ERROR(Submit(slot, to + offset, slot.buffer.address(), size));
+    }
+    return WaitAll();
+  }
+
+  absl::Status Download(const std::byte* from, absl::Span<std::byte> out) {
+    Slot& slot = slots_.front();
+    for (uint64_t offset = 0; offset < out.size(); offset += piece_bytes_) {
+      const uint64_t size = std::min<uint64_t>(piece_bytes_, out.size() - offset);
+      NPUBANK_RETURN_IF_ERROR(Submit(slot, slot.buffer.address(), from + offset, size));
+      NPUBANK_RETURN_IF_ERROR(slot.list.Wait());
+      std::memcpy(out.data() + offset, slot.buffer.address(), size);
+    }
+    return WaitAll();
+  }
+
+ private:
+  static constexpr int kSlots = 2;
+
+  Ring(CommandQueue queue, uint64_t piece_bytes)
+      : queue_(std::move(queue)), piece_bytes_(piece_bytes) {}
+
+  absl::Status Submit(Slot& slot, void* to, const void* from, uint64_t bytes) {
+    NPUBANK_RETURN_IF_ERROR(slot.list.Reset());
+    NPUBANK_RETURN_IF_ERROR(slot.list.AppendCopy(to, from, bytes));
+    NPUBANK_RETURN_IF_ERROR(slot.list.Close());
+    return queue_.Submit(slot.list);
+  }
+
+  // Then the lists are emptied: one that still names a tensor would keep its memory from being
+  // freed.
+  absl::Status WaitAll() {
+    for (Slot& slot : slots_) NPUBANK_RETURN_IF_ERROR(slot.list.Reset());
+    return absl::OkStatus();
+  }
+
+  CommandQueue queue_;
+  const uint64_t piece_bytes_;
+  std::vector<Slot> slots_;
+};
+
+Staging::Staging(std::shared_ptr<level_zero::Device> device, std::shared_ptr<Books> books,
+                 std::function<void()> make_room)
+    : device_(std::move(device)), books_(std::move(books)), make_room_(std::move(make_room)) {}
+
+Staging::~Staging() = default;
+
+absl::Status Staging::Upload(void* to, uint64_t bytes, ProduceBytes produce) {
+  NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<Ring> ring, TakeRing(bytes));
+  NPUBANK_RETURN_IF_ERROR(ring->Upload(static_cast<std::byte*>(to), bytes, produce));
+  KeepRing(std::move(ring));
+  return absl::OkStatus();
 }
 
-absl::Status Staging::Download(const void* from, absl::Span<std::byte> out) const {
+absl::Status Staging::Download(const void* from, absl::Span<std::byte> out) {
   if (out.empty()) return absl::OkStatus();
-  NPUBANK_ASSIGN_OR_RETURN(CommandQueue queue, CommandQueue::Create(device_));
-  const uint64_t piece = std::min<uint64_t>(out.size(), kPieceBytes);
-  NPUBANK_ASSIGN_OR_RETURN(Slot slot, MakeSlot(device_, queue, piece));
-  for (uint64_t offset = 0; offset < out.size(); offset += piece) {
-    const uint64_t size = std::min<uint64_t>(piece, out.size() - offset);
-    NPUBANK_RETURN_IF_ERROR(SubmitCopy(queue, slot.list, slot.buffer.address(),
-                                       static_cast<const std::byte*>(from) + offset, size));
-    NPUBANK_RETURN_IF_ERROR(slot.list.Wait());
-    std::memcpy(out.data() + offset, slot.buffer.address(), size);
-  }
+  NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<Ring> ring, TakeRing(out.size()));
+  NPUBANK_RETURN_IF_ERROR(ring->Download(static_cast<const std::byte*>(from), out));
+  KeepRing(std::move(ring));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Staging::Ring>> Staging::TakeRing(uint64_t bytes) {
+  uint64_t piece = kLeastPieceBytes;
+  while (piece < std::min(bytes, kPieceBytes)) piece *= 2;
+  std::unique_ptr<Ring> too_small;  // makes way for a larger one; destroyed without the lock
+  {
+    MutexLock lock(mutex_);
+    const auto large_enough = std::find_if(rings_.begin(), rings_.end(), [&](const auto& ring) {
+      return ring->piece_bytes() >= piece;
+    });
+    if (large_enough != rings_.end()) {
+      std::unique_ptr<Ring> ring = std::move(*large_enough);
+      rings_.erase(large_enough);
+      return ring;
+    }
+    if (!rings_.empty()) {
+      too_small = std::move(rings_.back());
+      rings_.pop_back();
+    }
+  }
+  too_small.reset();
+  absl::StatusOr<std::unique_ptr<Ring>> ring = Ring::Create(device_, books_, piece);
+  if (!absl::IsResourceExhausted(ring.status())) return ring;
+  make_room_();
+  return Ring::Create(device_, books_, kLeastPieceBytes);
+}
+
+void Staging::KeepRing(std::unique_ptr<Ring> ring) {
+  MutexLock lock(mutex_);
+  if (rings_.size() < kKeptRings) rings_.push_back(std::move(ring));
+}
+
+uint64_t Staging::Trim() {
+  Rings rings;
+  {
+    MutexLock lock(mutex_);
+    rings.swap(rings_);
+  }
+  uint64_t bytes = 0;
+  for (const std::unique_ptr<Ring>& ring : rings) bytes += ring->reserved_bytes();
+  return bytes;
 }
 
 }  // namespace npubank

@@ -4,8 +4,12 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <string>
 #include <vector>
 
+#include "runtime/memory/books.h"
+#include "runtime/memory/upload.h"
 #include "tests/support/npu_fixture.h"
 
 namespace npubank {
@@ -36,7 +40,7 @@ TEST_F(NpuMemoryTest, StagedUploadsArriveWholeInAscendingPieces) {
   const uint64_t bytes = 2 * Staging::kPieceBytes + 12345;
   auto allocation = memory().Allocate(bytes, "weight");
   ASSERT_TRUE(allocation.ok()) << allocation.status();
-  Staging staging(place_.device);
+  Staging staging(place_.device, std::make_shared<Books>(), [] {});
   uint64_t next = 0;
   const auto produce = [&](uint64_t offset, absl::Span<std::byte> out) {
     EXPECT_EQ(offset, next);
@@ -57,10 +61,41 @@ TEST_F(NpuMemoryTest, AFailingProducerLeavesNoStagingMemory) {
   const auto produce = [&](uint64_t offset, absl::Span<std::byte> out) {
     return offset > 0 ? absl::DataLossError("the file shrank") : Produce(offset, out);
   };
-  Staging staging(place_.device);
+  Staging staging(place_.device, std::make_shared<Books>(), [] {});
   EXPECT_EQ(staging.Upload((*allocation)->address(), (*allocation)->bytes(), produce),
             absl::DataLossError("the file shrank"));
   EXPECT_EQ(Driver().live_allocations, before);
+}
+
+TEST_F(NpuMemoryTest, TheStagingRingServesTheNextTensorAndIsGivenBackByTrim) {
+  auto allocation = memory().Allocate(3 * Staging::kPieceBytes, "weight");
+  ASSERT_TRUE(allocation.ok()) << allocation.status();
+  const level_zero::SoftwareNpuStatistics before = Driver();
+  auto books = std::make_shared<Books>();
+  Staging staging(place_.device, books, [] {});
+  void* const to = (*allocation)->address();
+  ASSERT_TRUE(staging.Upload(to, 3 * Staging::kPieceBytes, Produce).ok());
+  EXPECT_EQ(Driver().live_bytes - before.live_bytes, 2 * Staging::kPieceBytes);
+  const uint64_t made = Driver().total_allocations;
+  for (const uint64_t bytes : {uint64_t{100}, Staging::kPieceBytes, 3 * Staging::kPieceBytes})
+    ASSERT_TRUE(staging.Upload(to, bytes, Produce).ok());
+  EXPECT_EQ(Driver().total_allocations, made) << "the ring was not used again";
+  EXPECT_EQ(books->usage().held_bytes, 2 * Staging::kPieceBytes);
+  EXPECT_EQ(staging.Trim(), 2 * Staging::kPieceBytes);
+  EXPECT_EQ(Driver().live_bytes, before.live_bytes);
+  EXPECT_EQ(Driver().live_lists, before.live_lists);
+  EXPECT_EQ(books->usage().held_bytes, 0u);
+}
+
+TEST_F(NpuMemoryTest, AFullDeviceLeavesRoomForASmallRing) {
+  auto allocation = memory().Allocate(Staging::kPieceBytes, "weight");
+  ASSERT_TRUE(allocation.ok()) << allocation.status();
+  int asked = 0;
+  Staging staging(place_.device, std::make_shared<Books>(), [&] { ++asked; });
+  software_->pfnFailCall("zeMemAllocHost", 1, 0, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+  ASSERT_TRUE(staging.Upload((*allocation)->address(), Staging::kPieceBytes, Produce).ok());
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(staging.Trim(), 2 * Staging::kLeastPieceBytes);
 }
 
 TEST_F(NpuMemoryTest, UsageAgreesWithTheDriver) {
@@ -91,6 +126,52 @@ TEST_F(NpuMemoryTest, AFullDeviceSaysWhatDidNotFit) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(status.message().find("layers.0.wq"), absl::string_view::npos) << status;
   EXPECT_EQ(memory().Usage().live_bytes, 0u);
+}
+
+TEST_F(NpuMemoryTest, EveryStrategyHasAName) {
+  for (const char* name : {"auto", "committed", "placed", "tiled", "imported"}) {
+    const auto strategy = MemoryStrategyFromName(name);
+    ASSERT_TRUE(strategy.has_value()) << name;
+    EXPECT_EQ(MemoryStrategyName(*strategy), name);
+  }
+  EXPECT_FALSE(MemoryStrategyFromName("fast").has_value());
+  EXPECT_FALSE(MemoryStrategyFromName("").has_value());
+}
+
+TEST_F(NpuMemoryTest, WhatADriverLacksIsSaidOnceAndTheNextStrategyServes) {
+  std::vector<std::string> notices;
+  NpuMemoryOptions options;
+  options.notice = [&](absl::string_view text) { notices.emplace_back(std::string(text)); };
+  auto chosen = NpuMemory::Create(place_.device, options);
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_EQ((*chosen)->strategy(), MemoryStrategy::kPlaced) << "this driver has no virtual memory";
+  EXPECT_FALSE((*chosen)->imports());
+  ASSERT_EQ(notices.size(), 2u);
+  EXPECT_NE(notices[0].find("virtual memory"), std::string::npos);
+  EXPECT_NE(notices[1].find("import"), std::string::npos);
+  auto weight = (*chosen)->Allocate(10000, "weight");
+  ASSERT_TRUE(weight.ok()) << weight.status();
+  EXPECT_EQ((*weight)->strategy(), "placed");
+  EXPECT_EQ((*chosen)->Import(Source::FromBuffer({}, "none"), 0, 64, "wq").status().code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(notices.size(), 2u);
+}
+
+TEST_F(NpuMemoryTest, PlacedTensorsShareASlabAndAnEmptySlabGoes) {
+  auto placed = NpuMemory::Create(place_.device, {.strategy = MemoryStrategy::kPlaced});
+  ASSERT_TRUE(placed.ok()) << placed.status();
+  auto other = (*placed)->Allocate(1 << 20, "fills a slab");
+  auto first = (*placed)->Allocate(1000, "one");
+  auto second = (*placed)->Allocate(1000, "two");
+  ASSERT_TRUE(other.ok() && first.ok() && second.ok());
+  EXPECT_EQ(Driver().live_allocations, 2u);
+  EXPECT_EQ((*first)->reserved_bytes(), 1024u);
+  EXPECT_EQ((*placed)->Usage().live_bytes, (1u << 20) + 2048u);
+  EXPECT_EQ((*placed)->Usage().held_bytes, 2u << 20);
+  first->reset();
+  EXPECT_EQ(Driver().live_allocations, 2u);
+  second->reset();
+  EXPECT_EQ(Driver().live_allocations, 1u) << "empty slabs are given back";
 }
 
 }  // namespace

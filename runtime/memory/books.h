@@ -1,0 +1,37 @@
+// Books: what an NpuMemory believes it holds, shared by everything that holds some of it.
+//
+//   books->Hold(bytes);        // taken from the driver
+//   books->Charge(reserved);   // given to a tensor
+//
+// Live bytes are what tensors cost; held bytes are what the driver gave for them: live, and what is
+// free inside slabs and tiles, and the staging ring. Threads: any.
+#ifndef NPUBANK_RUNTIME_MEMORY_BOOKS_H_
+#define NPUBANK_RUNTIME_MEMORY_BOOKS_H_
+
+#include <cstdint>
+
+#include "bank/device_memory.h"
+#include "lazy_tensor/mutex.h"
+
+namespace npubank {
+
+class Books {
+ public:
+  // A tensor that costs `reserved` bytes, or none and is `imported` bytes of a file.
+  void Charge(uint64_t reserved, uint64_t imported = 0);
+  // Takes it off again; how many tensors are left.
+  uint64_t Discharge(uint64_t reserved, uint64_t imported = 0);
+  // Memory of the driver.
+  void Hold(uint64_t bytes);
+  void LetGo(uint64_t bytes);
+
+  DeviceUsage usage() const;
+
+ private:
+  mutable Mutex mutex_;
+  DeviceUsage usage_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace npubank
+
+#endif  // NPUBANK_RUNTIME_MEMORY_BOOKS_H_

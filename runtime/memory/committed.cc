@@ -1,0 +1,29 @@
+#include "runtime/memory/committed.h"
+
+#include <utility>
+
+#include "lazy_tensor/status_macros.h"
+#include "runtime/memory/held_buffer.h"
+
+namespace npubank {
+namespace {
+
+class CommittedBlock : public Block {
+ public:
+  explicit CommittedBlock(HeldBuffer buffer) : buffer_(std::move(buffer)) {}
+  std::byte* address() const override { return buffer_.address(); }
+  uint64_t reserved_bytes() const override { return buffer_.reserved_bytes(); }
+
+ private:
+  HeldBuffer buffer_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Block>> Committed::Allocate(uint64_t bytes, absl::string_view name) {
+  NPUBANK_ASSIGN_OR_RETURN(level_zero::Buffer buffer,
+                           level_zero::Buffer::AllocateDevice(device_, bytes, name));
+  return std::make_unique<CommittedBlock>(HeldBuffer(std::move(buffer), books_));
+}
+
+}  // namespace npubank

@@ -1,0 +1,30 @@
+// Committed: one allocation of the driver per tensor, rounded up to the driver's pages.
+//
+// The simplest strategy, and exact: what is freed is back at once. Costs a driver call per tensor,
+// and on a device with large pages up to a page per tensor.
+#ifndef NPUBANK_RUNTIME_MEMORY_COMMITTED_H_
+#define NPUBANK_RUNTIME_MEMORY_COMMITTED_H_
+
+#include <memory>
+
+#include "runtime/level_zero/device.h"
+#include "runtime/memory/books.h"
+#include "runtime/memory/strategy.h"
+
+namespace npubank {
+
+class Committed : public Strategy {
+ public:
+  Committed(std::shared_ptr<level_zero::Device> device, std::shared_ptr<Books> books)
+      : device_(std::move(device)), books_(std::move(books)) {}
+
+  absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, absl::string_view name) override;
+
+ private:
+  const std::shared_ptr<level_zero::Device> device_;
+  const std::shared_ptr<Books> books_;
+};
+
+}  // namespace npubank
+
+#endif  // NPUBANK_RUNTIME_MEMORY_COMMITTED_H_

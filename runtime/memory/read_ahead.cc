@@ -1,0 +1,86 @@
+#include "runtime/memory/read_ahead.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace npubank {
+namespace {
+
+constexpr size_t kStepBytes = 8 << 20;
+constexpr uintptr_t kPage = 4096;
+
+#ifndef MADV_POPULATE_READ
+constexpr int MADV_POPULATE_READ = 22;  // Linux 5.14
+#endif
+
+void AskFor(absl::Span<const std::byte> range) {
+  const auto address = reinterpret_cast<uintptr_t>(range.data());
+  const uintptr_t begin = address / kPage * kPage;
+  auto* const pages = reinterpret_cast<void*>(begin);
+  const size_t bytes = address + range.size() - begin;
+  if (madvise(pages, bytes, MADV_POPULATE_READ) != 0)
+    (void)madvise(pages, bytes, MADV_WILLNEED);  // an older kernel, or bytes the file has lost
+}
+
+}  // namespace
+
+ReadAhead::~ReadAhead() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+    changed_.NotifyAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void ReadAhead::Add(absl::Span<const std::byte> range) {
+  if (range.empty()) return;
+  MutexLock lock(mutex_);
+  ranges_.push_back(range);
+  if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
+  changed_.NotifyAll();
+}
+
+void ReadAhead::Drop(absl::Span<const std::byte> mapping) {
+  const std::less<const std::byte*> before;
+  MutexLock lock(mutex_);
+  const auto inside = [&](absl::Span<const std::byte> range) {
+    return !before(range.data(), mapping.data()) &&
+           before(range.data(), mapping.data() + mapping.size());
+  };
+  ranges_.erase(std::remove_if(ranges_.begin(), ranges_.end(), inside), ranges_.end());
+  while (working_) changed_.Wait(mutex_);
+}
+
+void ReadAhead::Finish() {
+  MutexLock lock(mutex_);
+  while (working_ || !ranges_.empty()) changed_.Wait(mutex_);
+}
+
+uint64_t ReadAhead::bytes() const {
+  MutexLock lock(mutex_);
+  return bytes_;
+}
+
+void ReadAhead::Run() {
+  MutexLock lock(mutex_);
+  while (true) {
+    while (ranges_.empty() && !stopping_) changed_.Wait(mutex_);
+    if (stopping_) return;
+    absl::Span<const std::byte>& front = ranges_.front();
+    const absl::Span<const std::byte> step = front.subspan(0, kStepBytes);
+    front.remove_prefix(step.size());
+    if (front.empty()) ranges_.pop_front();
+    working_ = true;
+    mutex_.Unlock();
+    AskFor(step);
+    mutex_.Lock();
+    working_ = false;
+    bytes_ += step.size();
+    changed_.NotifyAll();
+  }
+}
+
+}  // namespace npubank
