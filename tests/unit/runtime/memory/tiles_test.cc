@@ -1,0 +1,145 @@
+#include "runtime/memory/tiles.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iostream>
+#include <map>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace npubank {
+namespace {
+
+using Pieces = std::vector<Tiles::Piece>;
+
+constexpr Tiles::Options kSmall = {.tile_bytes = 8, .page_bytes = 1, .window = 4};
+
+// Takes `bytes`, with as many new tiles as that needs.
+Pieces TakeAll(Tiles& tiles, uint64_t bytes, uint64_t* next_tile) {
+  Pieces pieces;
+  for (uint64_t missing = tiles.Take(bytes, &pieces); missing > 0;
+       missing = tiles.Take(missing, &pieces))
+    tiles.AddTile((*next_tile)++);
+  return pieces;
+}
+
+TEST(TilesTest, FreePagesAnywhereServeAnySize) {
+  Tiles tiles(kSmall);
+  uint64_t next = 0;
+  std::vector<Pieces> small;
+  for (int i = 0; i < 16; ++i) small.push_back(TakeAll(tiles, 1, &next));
+  EXPECT_EQ(tiles.held_bytes(), 16u);
+  for (int i = 0; i < 16; i += 2) tiles.Give(small[i]);
+  const Pieces large = TakeAll(tiles, 8, &next);
+  EXPECT_EQ(large.size(), 8u) << "every second page";
+  EXPECT_EQ(tiles.held_bytes(), 16u) << "no new tile for what is free in pieces";
+}
+
+TEST(TilesTest, WholeTilesAreTakenWhole) {
+  Tiles tiles(kSmall);
+  uint64_t next = 0;
+  const Pieces first = TakeAll(tiles, 8 + 3, &next);
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[0].bytes, 8u);
+  const Pieces second = TakeAll(tiles, 8, &next);
+  EXPECT_EQ(tiles.held_bytes(), 24u);
+  EXPECT_EQ(second[0].bytes + second[1].bytes, 8u) << "the free 5 pages come first";
+}
+
+TEST(TilesTest, NothingTakenMeansEverythingGoes) {
+  Tiles tiles(kSmall);
+  uint64_t next = 0;
+  const Pieces pieces = TakeAll(tiles, 40, &next);
+  EXPECT_TRUE(tiles.TakeUnneeded().empty());
+  tiles.Give(pieces);
+  EXPECT_EQ(tiles.TakeUnneeded().size(), 5u);
+  EXPECT_EQ(tiles.held_bytes(), 0u);
+}
+
+TEST(TilesTest, UnusedTilesAreKeptWhileTheyAreWantedAndGoWhenDemandHasDropped) {
+  Tiles tiles(kSmall);
+  uint64_t next = 0;
+  const Pieces stays = TakeAll(tiles, 8, &next);
+  for (int round = 0; round < 10; ++round) {
+    const Pieces comes_and_goes = TakeAll(tiles, 80, &next);
+    tiles.Give(comes_and_goes);
+    EXPECT_TRUE(tiles.TakeUnneeded().empty()) << round;
+  }
+  EXPECT_EQ(next, 11u) << "the same tiles served every round";
+  uint64_t gone = 0;
+  for (int gives = 0; gives < 3 * 4; ++gives) {
+    tiles.Give(TakeAll(tiles, 16, &next));
+    gone += tiles.TakeUnneeded().size();
+  }
+  EXPECT_EQ(gone, 8u) << "all but the 3 that the last windows needed";
+  tiles.Give(stays);
+  EXPECT_EQ(tiles.TakeUnneeded().size(), 3u);
+}
+
+TEST(TilesTest, ShortMemoryTakesAllThatIsUnused) {
+  Tiles tiles(kSmall);
+  uint64_t next = 0;
+  const Pieces stays = TakeAll(tiles, 9, &next);
+  tiles.Give(TakeAll(tiles, 80, &next));
+  const uint64_t held = tiles.held_bytes();
+  EXPECT_EQ(tiles.TakeUnused().size(), held / kSmall.tile_bytes - 2) << "nine pages lie in two";
+  EXPECT_EQ(tiles.taken_bytes(), 9u);
+  EXPECT_EQ(tiles.held_bytes(), 16u);
+  tiles.Give(stays);
+}
+
+TEST(TilesTest, RandomCallsNeverHandOutAPageTwiceAndNeverHoldATileTooMany) {
+  const uint32_t seed = std::random_device{}();
+  std::cout << "seed " << seed << std::endl;
+  std::mt19937 random(seed);
+  const auto below = [&](uint64_t n) {
+    return std::uniform_int_distribution<uint64_t>(0, n - 1)(random);
+  };
+  Tiles tiles(kSmall);
+  std::set<uint64_t> held;                        // tiles
+  std::set<std::pair<uint64_t, uint64_t>> taken;  // (tile, page)
+  std::vector<Pieces> live;
+  uint64_t next = 0, peak = 0;
+  for (int step = 0; step < 20000; ++step) {
+    if (live.empty() || below(100) < 52) {
+      const uint64_t bytes = 1 + below(below(3) == 0 ? 60 : 7);
+      const uint64_t first_new = next;
+      Pieces pieces = TakeAll(tiles, bytes, &next);
+      for (uint64_t tile = first_new; tile < next; ++tile) held.insert(tile);
+      uint64_t sum = 0;
+      for (const Tiles::Piece& piece : pieces) {
+        sum += piece.bytes;
+        ASSERT_TRUE(held.count(piece.tile)) << "seed " << seed << " step " << step;
+        ASSERT_LE(piece.offset + piece.bytes, kSmall.tile_bytes);
+        for (uint64_t page = 0; page < piece.bytes; ++page)
+          ASSERT_TRUE(taken.emplace(piece.tile, piece.offset + page).second)
+              << "taken twice; seed " << seed << " step " << step;
+      }
+      ASSERT_EQ(sum, bytes);
+      peak = std::max<uint64_t>(peak, taken.size());
+      ASSERT_LT(tiles.held_bytes(), peak + kSmall.tile_bytes) << "seed " << seed;
+      live.push_back(std::move(pieces));
+    } else {
+      std::swap(live[below(live.size())], live.back());
+      for (const Tiles::Piece& piece : live.back())
+        for (uint64_t page = 0; page < piece.bytes; ++page)
+          taken.erase({piece.tile, piece.offset + page});
+      tiles.Give(live.back());
+      live.pop_back();
+      for (const uint64_t tile : below(20) == 0 ? tiles.TakeUnused() : tiles.TakeUnneeded()) {
+        ASSERT_EQ(held.erase(tile), 1u);
+        const auto user = taken.lower_bound({tile, 0});
+        ASSERT_TRUE(user == taken.end() || user->first != tile) << "seed " << seed;
+      }
+    }
+    ASSERT_EQ(tiles.taken_bytes(), taken.size());
+    ASSERT_EQ(tiles.held_bytes(), held.size() * kSmall.tile_bytes);
+  }
+}
+
+}  // namespace
+}  // namespace npubank
