@@ -1,0 +1,276 @@
+// What every strategy of device memory must do, whatever the driver lets it.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lazy_tensor/retention.h"
+#include "runtime/memory/strategy.h"
+#include "tests/conformance/memory_fixture.h"
+
+namespace npubank {
+namespace {
+
+class MemoryConformance : public MemoryFixture {};
+
+TEST_P(MemoryConformance, BytesArriveAndTheDeviceSeesThem) {
+  std::vector<Tensor> tensors;
+  for (const uint64_t bytes : {1u, 63u, 64u, 65u, 4095u, 4096u, 65535u, 65536u, 65537u, 300000u,
+                               2u << 20, (2u << 20) + 1}) {
+    auto tensor = Make(bytes, tensors.size());
+    ASSERT_TRUE(tensor.ok()) << tensor.status();
+    EXPECT_EQ(tensor->memory->bytes(), bytes);
+    tensors.push_back(*std::move(tensor));
+  }
+  for (const Tensor& tensor : tensors) {
+    ExpectContents(tensor);
+    ExpectDeviceSees(tensor);
+  }
+  ExpectExactBooks();
+}
+
+TEST_P(MemoryConformance, LargeTensorsArriveWhole) {
+  if (imported()) GTEST_SKIP() << "the files of this suite are small";
+  auto tensor = Make((20 << 20) + 77);
+  ASSERT_TRUE(tensor.ok()) << tensor.status();
+  ExpectContents(*tensor);
+  ExpectDeviceSees(*tensor);
+}
+
+TEST_P(MemoryConformance, AddressesAreAlignedForTheDevice) {
+  std::vector<Tensor> tensors;
+  for (uint64_t i = 0; i < 200; ++i) {
+    auto tensor = Make(1 + i * 37, i);
+    ASSERT_TRUE(tensor.ok()) << tensor.status();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor->memory->address()) % kDeviceAlignment, 0u);
+    tensors.push_back(*std::move(tensor));
+  }
+}
+
+TEST_P(MemoryConformance, TheStrategyIsSaidAndHostBytesAreThereWhereTheHostMayWrite) {
+  auto tensor = Make(5000);
+  ASSERT_TRUE(tensor.ok()) << tensor.status();
+  EXPECT_EQ(tensor->memory->strategy(), MemoryStrategyName(GetParam()));
+  const bool writable = device_->integrated() && !imported();
+  EXPECT_EQ(tensor->memory->host_bytes().size(), writable ? 5000u : 0u);
+}
+
+TEST_P(MemoryConformance, WhatIsFreedIsUsedAgainAndNothingMixes) {
+  std::vector<Tensor> tensors;
+  for (uint64_t round = 0; round < 6; ++round) {
+    for (uint64_t i = 0; i < 40; ++i) {
+      auto tensor = Make(1000 + (i * 7919 + round * 104729) % 400000, round * 100 + i);
+      ASSERT_TRUE(tensor.ok()) << tensor.status();
+      tensors.push_back(*std::move(tensor));
+    }
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      std::swap(tensors[i], tensors.back());
+      tensors.pop_back();
+    }
+    for (const Tensor& tensor : tensors) ExpectContents(tensor);
+    ExpectExactBooks();
+  }
+}
+
+TEST_P(MemoryConformance, AFullDeviceSaysSoAndRecovers) {
+  constexpr uint64_t kBytes = 4 << 20;
+  std::vector<Tensor> tensors;
+  absl::Status full;
+  while (full.ok()) {
+    Tensor tensor;
+    auto memory = memory_->Allocate(kBytes, "layers.7.wq");
+    if (memory.ok()) {
+      tensor.memory = *std::move(memory);
+      full = Write(*memory_, tensor, tensors.size());
+    } else {
+      full = memory.status();
+    }
+    if (full.ok()) tensors.push_back(std::move(tensor));
+    ASSERT_LT(tensors.size(), 1000u) << "set NPUBANK_NPU_CAPACITY";
+  }
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted) << full;
+  const DeviceUsage usage = memory_->Usage();
+  EXPECT_GT(usage.live_bytes, usage.peak_held_bytes * 85 / 100) << "the device was not full";
+  for (const Tensor& tensor : tensors) ExpectContents(tensor);
+  tensors.erase(tensors.begin(), tensors.begin() + 4);
+  Tensor again;
+  auto memory = memory_->Allocate(kBytes, "layers.7.wq");
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  again.memory = *std::move(memory);
+  ASSERT_TRUE(Write(*memory_, again, 99).ok());
+  tensors.push_back(std::move(again));
+  for (const Tensor& tensor : tensors) ExpectContents(tensor);
+  ExpectExactBooks();
+}
+
+TEST_P(MemoryConformance, WhenNothingIsLeftTheDriverHoldsNothing) {
+  {
+    std::vector<Tensor> tensors;
+    for (uint64_t i = 0; i < 50; ++i) {
+      auto tensor = Make(100 << (i % 13), i);
+      ASSERT_TRUE(tensor.ok()) << tensor.status();
+      tensors.push_back(*std::move(tensor));
+    }
+    const DeviceUsage usage = memory_->Usage();
+    EXPECT_EQ(usage.live_allocations, 50u);
+    uint64_t reserved = 0, bytes = 0;
+    for (const Tensor& tensor : tensors) {
+      reserved += tensor.memory->reserved_bytes();
+      bytes += tensor.memory->bytes();
+    }
+    EXPECT_EQ(usage.live_bytes, reserved);
+    EXPECT_EQ(usage.imported_bytes, imported() ? bytes : 0);
+    ExpectExactBooks();
+  }
+  const DeviceUsage usage = memory_->Usage();
+  EXPECT_EQ(usage.live_bytes, 0u);
+  EXPECT_EQ(usage.live_allocations, 0u);
+  EXPECT_EQ(usage.held_bytes, 0u);
+  EXPECT_EQ(usage.imported_bytes, 0u);
+  EXPECT_EQ(Driver().live_bytes, 0u);
+  EXPECT_EQ(Driver().live_imports, 0u);
+  EXPECT_EQ(Driver().live_physical_memories, 0u);
+}
+
+TEST_P(MemoryConformance, AllocationsMayOutliveTheirMemory) {
+  auto tensor = Make(70000);
+  ASSERT_TRUE(tensor.ok()) << tensor.status();
+  memory_.reset();
+  tensor->memory.reset();
+  ExpectNothingLeft("after the last allocation");
+}
+
+TEST_P(MemoryConformance, AProducersErrorComesBackAsItIsAndTheTensorCanBeWrittenAgain) {
+  if (imported()) GTEST_SKIP() << "imported tensors are not written";
+  auto tensor = Make(9 << 20);
+  ASSERT_TRUE(tensor.ok()) << tensor.status();
+  const auto produce = [](uint64_t, absl::Span<std::byte>) {
+    return absl::DataLossError("the file shrank");
+  };
+  EXPECT_EQ(memory_->Write(*tensor->memory, produce), absl::DataLossError("the file shrank"));
+  ASSERT_TRUE(Write(*memory_, *tensor, 5).ok());
+  ExpectContents(*tensor);
+}
+
+TEST_P(MemoryConformance, NonsenseIsRefused) {
+  EXPECT_EQ(memory_->Allocate(0, "nothing").status().code(), absl::StatusCode::kInvalidArgument);
+  for (const uint64_t bytes : {~uint64_t{0}, ~uint64_t{0} / 2, uint64_t{1} << 46})
+    EXPECT_EQ(memory_->Allocate(bytes, "too much").status().code(),
+              absl::StatusCode::kResourceExhausted);
+  auto tensor = Make(100);
+  ASSERT_TRUE(tensor.ok()) << tensor.status();
+  std::vector<std::byte> out(10);
+  EXPECT_FALSE(memory_->Read(*tensor->memory, 91, absl::MakeSpan(out)).ok());
+  EXPECT_FALSE(memory_->Read(*tensor->memory, ~uint64_t{0}, absl::MakeSpan(out)).ok());
+  ExpectExactBooks();
+}
+
+TEST_P(MemoryConformance, ThreadsShareIt) {
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([this, t] {
+      std::vector<Tensor> tensors;
+      for (uint64_t i = 0; i < 60; ++i) {
+        auto tensor = Make(1 + (i * 7919 + t * 31) % 100000, t * 1000 + i);
+        ASSERT_TRUE(tensor.ok()) << tensor.status();
+        tensors.push_back(*std::move(tensor));
+        if (tensors.size() > 8) {
+          ExpectContents(tensors[i % 8]);
+          tensors.erase(tensors.begin() + i % 8);
+        }
+      }
+      for (const Tensor& tensor : tensors) ExpectContents(tensor);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ExpectExactBooks();
+}
+
+NPUBANK_FOR_EVERY_STRATEGY(MemoryConformance);
+
+class ImportConformance : public MemoryFixture {};
+
+TEST_P(ImportConformance, AFileIsImportedOnceAndSharedWithoutACopy) {
+  const uint64_t copied = Driver().copied_bytes;
+  auto first = memory_->Import(sources_[0], 0, 1000, "norm");
+  auto second = memory_->Import(sources_[0], 1024, 50000, "wq");
+  // The same file opened again is the same file.
+  auto reopened = Source::OpenFile(files_[0].path());
+  ASSERT_TRUE(reopened.ok());
+  auto third = memory_->Import(*reopened, 64, 64, "wk");
+  ASSERT_TRUE(first.ok() && second.ok() && third.ok()) << first.status() << third.status();
+  EXPECT_EQ(Driver().live_imports, 1u);
+  EXPECT_EQ(Driver().live_bytes, 0u) << "no memory of the device's own";
+  EXPECT_EQ(Driver().copied_bytes, copied);
+  EXPECT_EQ(LiveSourceBytes(), 0u) << "pages of a file are not held source bytes";
+  EXPECT_EQ(static_cast<std::byte*>((*second)->address()) - 1024, (*first)->address());
+  EXPECT_EQ((*first)->strategy(), "imported");
+  EXPECT_EQ((*first)->reserved_bytes(), 0u);
+  sources_.clear();
+  reopened->reset();
+  std::vector<std::byte> bytes(50000);
+  ASSERT_TRUE(memory_->Read(**second, 0, absl::MakeSpan(bytes)).ok()) << "the source lives on";
+  first->reset();
+  third->reset();
+  EXPECT_EQ(Driver().live_imports, 1u);
+  second->reset();
+  EXPECT_EQ(Driver().live_imports, 0u);
+}
+
+TEST_P(ImportConformance, WhatTheDeviceCannotUseWhereItIsMustBeCopied) {
+  const auto code = [&](std::shared_ptr<Source> source, uint64_t offset, uint64_t bytes) {
+    return memory_->Import(std::move(source), offset, bytes, "wq").status().code();
+  };
+  EXPECT_EQ(code(sources_[0], 32, 64), absl::StatusCode::kFailedPrecondition) << "not aligned";
+  EXPECT_EQ(code(Source::FromBuffer(std::vector<std::byte>(8192), "buffer"), 0, 64),
+            absl::StatusCode::kFailedPrecondition);
+  auto read = Source::OpenFile(files_[0].path(), FileAccess::kRead);
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(code(*read, 0, 64), absl::StatusCode::kFailedPrecondition) << "not mapped";
+  EXPECT_EQ(code(sources_[0], 0, 0), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(sources_[0], kFileBytes / 64 * 64, 64), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(code(sources_[0], ~uint64_t{63}, 128), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(memory_->Usage().live_allocations, 0u);
+}
+
+TEST_P(ImportConformance, AKernelThatWillNotPinMeansACopyAndTheNextTryMaySucceed) {
+  software_->pfnFailCall("zeMemAllocHost", 1, 0, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+  EXPECT_EQ(memory_->Import(sources_[0], 0, 64, "wq").status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(memory_->Import(sources_[0], 0, 64, "wq").ok());
+}
+
+TEST_P(ImportConformance, AChangedFileIsDataLoss) {
+  ASSERT_EQ(truncate(files_[1].path().c_str(), 4096), 0);
+  EXPECT_EQ(memory_->Import(sources_[1], 0, 64, "wq").status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_P(ImportConformance, ImportedTensorsAreNotWritten) {
+  auto tensor = Make(4096);
+  ASSERT_TRUE(tensor.ok()) << tensor.status();
+  EXPECT_EQ(Write(*memory_, *tensor, 1).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_P(ImportConformance, ThreadsThatComeAndGoShareOneImport) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([this] {
+      for (int i = 0; i < 200; ++i) {
+        auto tensor = memory_->Import(sources_[0], i * 64, 64, "wq");
+        ASSERT_TRUE(tensor.ok()) << tensor.status();
+        EXPECT_EQ(Driver().live_imports, 1u);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(Driver().live_imports, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Only, ImportConformance, ::testing::Values(MemoryStrategy::kImported),
+                         StrategyTestName);
+
+}  // namespace
+}  // namespace npubank
