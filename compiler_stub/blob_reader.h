@@ -121,7 +121,12 @@ class BlobReader {
   absl::Status ReadNumbers(const flatbuffers::Vector<Number>* from, std::vector<Number>& to) {
     if (from == nullptr) return absl::OkStatus();
     NPUBANK_RETURN_IF_ERROR(Spend(uint64_t{from->size()} * sizeof(Number)));
-    to.assign(from->begin(), from->end());
+    // The verifier lets a vector of eight-byte numbers begin at any multiple of four.
+    to.resize(from->size());
+    for (size_t i = 0; i < to.size(); ++i) {
+      std::memcpy(&to[i], from->Data() + i * sizeof(Number), sizeof(Number));
+      to[i] = flatbuffers::EndianScalar(to[i]);
+    }
     return absl::OkStatus();
   }
 
