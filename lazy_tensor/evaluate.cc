@@ -41,7 +41,9 @@ AxisValues SourceStrides(const Recipe& recipe) {
   for (int a = 0; a < recipe.type().shape().rank(); ++a) {
     for (int b = 0; b < from.rank(); ++b) {
       if (dense[b] == 0 || dense[b] > own[a]) continue;
-      strides[a] = own[a] / dense[b] * inner[b];
+      // A guess over several reshapes may grow beyond any tensor.
+      const double stride = static_cast<double>(own[a] / dense[b]) * static_cast<double>(inner[b]);
+      strides[a] = static_cast<int64_t>(std::min(stride, 4e18));
       break;
     }
   }

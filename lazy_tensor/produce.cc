@@ -80,7 +80,8 @@ size_t Producer::Share(const Recipe& recipe) const {
 }
 
 absl::Status Producer::WithBlock(int64_t bytes, absl::FunctionRef<absl::Status(std::byte*)> body) {
-  const Block block(*this, static_cast<size_t>(bytes));
+  // Blocks that follow stay aligned for F32 scales.
+  const Block block(*this, static_cast<size_t>(bytes + 63) / 64 * 64);
   return body(block.data());
 }
 

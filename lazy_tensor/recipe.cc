@@ -33,10 +33,16 @@ void VisitOnce(const Recipe& recipe, std::unordered_set<const Recipe*>& seen,
 absl::StatusOr<RecipePtr> Recipe::Make(RecipeOp op, std::vector<RecipePtr> inputs, TensorType type,
                                        Digest digest) {
   int depth = 1;
-  for (const RecipePtr& input : inputs) depth = std::max(depth, input->depth() + 1);
-  if (depth > kMaxDepth) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a recipe of more than ", kMaxDepth, " steps, ending in ", type.ToString()));
+  int64_t operands = inputs.empty() ? 1 : 0;
+  const bool chooses = std::holds_alternative<ConcatOp>(op);  // an element comes from one input
+  for (const RecipePtr& input : inputs) {
+    depth = std::max(depth, input->depth_ + 1);
+    operands = chooses ? std::max(operands, input->operands_) : operands + input->operands_;
+  }
+  if (depth > kMaxDepth || operands > kMaxOperands) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a recipe of ", depth, " steps that makes one element from ", operands, ", ending in ",
+        type.ToString(), "; at most ", kMaxDepth, " and ", kMaxOperands, " are supported"));
   }
   std::shared_ptr<Recipe> recipe(new Recipe);
   recipe->op_ = std::move(op);
@@ -44,6 +50,7 @@ absl::StatusOr<RecipePtr> Recipe::Make(RecipeOp op, std::vector<RecipePtr> input
   recipe->type_ = std::move(type);
   recipe->digest_ = digest;
   recipe->depth_ = depth;
+  recipe->operands_ = operands;
   return RecipePtr(std::move(recipe));
 }
 

@@ -12,7 +12,8 @@
 // the same dims, a Slice of everything, a Concat of one) returns its input, so that it has its
 // input's digest. Errors: each maker returns InvalidArgument naming the operation and the types
 // that do not fit. Depth is at most kMaxDepth, so that walking and dropping a recipe cannot exhaust
-// the stack.
+// the stack; one element is made from at most kMaxOperands elements of leaves, so that an Unpack
+// whose scale is an Unpack whose scale ... cannot take for ever to evaluate.
 #ifndef NPUBANK_LAZY_TENSOR_RECIPE_H_
 #define NPUBANK_LAZY_TENSOR_RECIPE_H_
 
@@ -80,6 +81,7 @@ using RecipeOp =
 class Recipe {
  public:
   static constexpr int kMaxDepth = 256;
+  static constexpr int64_t kMaxOperands = 1024;
 
   static absl::StatusOr<RecipePtr> Constant(std::shared_ptr<Source> source, uint64_t offset,
                                             TensorType type, std::string name);
@@ -133,6 +135,7 @@ class Recipe {
   TensorType type_;
   Digest digest_;
   int depth_ = 1;
+  int64_t operands_ = 1;  // elements of leaves that make one element
 };
 
 }  // namespace npubank

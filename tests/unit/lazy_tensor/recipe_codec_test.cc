@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <random>
 
 #include "lazy_tensor/recipe_generated.h"
@@ -153,6 +154,35 @@ TEST(RecipeCodec, ForgedStepsAreRefused) {
   EXPECT_TRUE(refused([](Forger& f) { f.Node(1, {}, {6, 4}, {}, 3, nullptr); })) << "no name";
   EXPECT_TRUE(refused([](Forger& f) { f.Node(1, {0}, {6, 4}, {}, 3, "w"); })) << "leaf with input";
   EXPECT_TRUE(refused([](Forger& f) { f.Node(1, {}, {INT64_MAX, INT64_MAX}, {}, 3, "w"); }));
+}
+
+TEST(RecipeCodec, ForgedStepsThatComputeAreRefused) {
+  const auto decodes = [](const std::function<void(Forger&)>& forge) {
+    Forger forger;
+    forger.Leaf();                    // 0: BF16[6,4]
+    forger.Node(6, {0}, {}, {}, 14);  // 1: U8[6,4]
+    forger.Node(6, {0}, {}, {}, 8);   // 2: I32[6,4]
+    forge(forger);                    // 3
+    return Decode(forger.Finish({3})).status().code() != absl::StatusCode::kInvalidArgument;
+  };
+  EXPECT_TRUE(decodes([](Forger& f) { f.Node(7, {}, {6, 4}, {5}, 3); })) << "a sound splat";
+  EXPECT_FALSE(decodes([](Forger& f) { f.Node(7, {}, {6, 4}, {}, 3); }));
+  EXPECT_FALSE(decodes([](Forger& f) { f.Node(7, {}, {6, 4}, {INT64_MIN}, 3); }));
+  EXPECT_FALSE(decodes([](Forger& f) { f.Node(7, {}, {INT64_MAX, 2}, {5}, 3); }));
+  EXPECT_TRUE(decodes([](Forger& f) { f.Node(8, {0, 0}, {}, {}, 2); })) << "a sound unpack";
+  EXPECT_FALSE(decodes([](Forger& f) { f.Node(8, {0}, {}, {}, 2); }));
+  EXPECT_FALSE(decodes([](Forger& f) { f.Node(8, {0, 0, 0, 0}, {}, {}, 2); }));
+  EXPECT_FALSE(decodes([](Forger& f) { f.Node(9, {1, 0}, {}, {}); }));
+  EXPECT_FALSE(decodes([](Forger& f) { f.Node(9, {1}, {}, {}); }));
+  EXPECT_TRUE(decodes([](Forger& f) { f.Node(10, {1}, {}, {}); })) << "a sound shift";
+  EXPECT_FALSE(decodes([](Forger& f) { f.Node(10, {0}, {}, {}); }));
+  EXPECT_TRUE(decodes([](Forger& f) { f.Node(11, {2}, {}, {4}); })) << "sound nibbles";
+  EXPECT_FALSE(decodes([](Forger& f) { f.Node(11, {2}, {}, {0}); }));
+  EXPECT_FALSE(decodes([](Forger& f) { f.Node(11, {2}, {}, {5}); }));
+  EXPECT_FALSE(decodes([](Forger& f) { f.Node(11, {2}, {}, {(int64_t{1} << 32) + 1}); }));
+  EXPECT_FALSE(decodes([](Forger& f) { f.Node(12, {1}, {}, {2}, 2); })) << "rows of 4 bytes";
+  EXPECT_FALSE(decodes([](Forger& f) { f.Node(12, {1}, {}, {(int64_t{1} << 32) + 2}, 2); }));
+  EXPECT_FALSE(decodes([](Forger& f) { f.Node(12, {1}, {}, {99}, 2); }));
 }
 
 TEST(RecipeCodec, DepthTenThousandIsRefused) {

@@ -21,6 +21,18 @@ TensorType Type(ElementType element, const std::vector<int64_t>& dims) {
 
 RecipePtr Matrix() { return *Recipe::Constant(Fake(1), 64, Type(ElementType::kBF16, {6, 4}), "w"); }
 
+// Tensors on `base` that the operations that compute take.
+RecipePtr Bytes(const RecipePtr& base) { return *Recipe::Convert(base, ElementType::kU8); }
+RecipePtr Words(const RecipePtr& base) { return *Recipe::Convert(base, ElementType::kI32); }
+RecipePtr Rows(const RecipePtr& base) {
+  return *Recipe::Reshape(*Recipe::Concat({Bytes(base), Bytes(base), Bytes(base)}, 0), {4, 18});
+}
+RecipePtr Table(const RecipePtr& base) {
+  const RecipePtr row = *Recipe::Reshape(base, {24});
+  const RecipePtr long_row = *Recipe::Concat(std::vector<RecipePtr>(11, row), 0);
+  return *Recipe::Slice(long_row, {0}, {256});
+}
+
 TEST(Recipe, InfersTypesWithoutReadingAByte) {
   const auto source = std::make_shared<FakeSource>(std::vector<std::byte>(4096), Digest{1, 0});
   const RecipePtr stored = *Recipe::Constant(source, 0, Type(ElementType::kBF16, {6, 4}), "w");
@@ -113,6 +125,27 @@ TEST(Recipe, DifferentStructuresHaveDifferentDigests) {
       *Recipe::Convert(*Recipe::Convert(w, ElementType::kF16), ElementType::kF32),
       *Recipe::Permute(*Recipe::Convert(w, ElementType::kF16), {1, 0}),
       *Recipe::Convert(*Recipe::Permute(w, {1, 0}), ElementType::kF16),
+      *Recipe::Splat(Type(ElementType::kBF16, {6, 4}), 0),
+      *Recipe::Splat(Type(ElementType::kBF16, {6, 4}), 1),
+      *Recipe::Splat(Type(ElementType::kF16, {6, 4}), 0),
+      *Recipe::Splat(Type(ElementType::kBF16, {4, 6}), 0),
+      *Recipe::Unpack(w, w, nullptr, ElementType::kF16),
+      *Recipe::Unpack(w, v, nullptr, ElementType::kF16),
+      *Recipe::Unpack(v, w, nullptr, ElementType::kF16),
+      *Recipe::Unpack(w, w, nullptr, ElementType::kF32),
+      *Recipe::Unpack(w, w, w, ElementType::kF32),
+      *Recipe::Unpack(w, w, v, ElementType::kF32),
+      *Recipe::Gather(Bytes(w), Table(w)),
+      *Recipe::Gather(Bytes(w), Table(v)),
+      *Recipe::Gather(Bytes(v), Table(w)),
+      *Recipe::Shift(Bytes(w)),
+      *Recipe::UnpackNibbles(Words(w), NibbleLayout::kRows),
+      *Recipe::UnpackNibbles(Words(w), NibbleLayout::kColumns),
+      *Recipe::UnpackNibbles(Words(w), NibbleLayout::kColumnsPlusOne),
+      *Recipe::UnpackNibbles(Words(w), NibbleLayout::kColumnsAwq),
+      *Recipe::DequantizeBlocks(Rows(w), kernels::BlockFormat::kQ4_0, ElementType::kF16),
+      *Recipe::DequantizeBlocks(Rows(w), kernels::BlockFormat::kIQ4_NL, ElementType::kF16),
+      *Recipe::DequantizeBlocks(Rows(w), kernels::BlockFormat::kQ4_0, ElementType::kF32),
   };
   std::set<Digest> digests;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -133,6 +166,20 @@ TEST(Recipe, DigestsAreTheSameInEveryProcessAndVersion) {
           {2, 6}),
       ElementType::kF32);
   EXPECT_EQ(all->digest().ToHex(), "ed6f93464acd36dd0faf6029d48ecf21");
+}
+
+TEST(Recipe, DigestsOfOperationsThatComputeAreTheSameToo) {
+  const RecipePtr w = Matrix();
+  const RecipePtr gathered = *Recipe::Gather(*Recipe::Shift(*Recipe::Shift(Bytes(w))), Table(w));
+  EXPECT_EQ(gathered->digest().ToHex(), "a6195357b69b90ca6111a98bbfdc2171");
+  const RecipePtr nibbles = *Recipe::UnpackNibbles(Words(w), NibbleLayout::kColumnsAwq);
+  const RecipePtr scale = *Recipe::Splat(Type(ElementType::kF32, {6, 1}), 0x3f800000);
+  EXPECT_EQ((*Recipe::Unpack(nibbles, scale, nullptr, ElementType::kF16))->digest().ToHex(),
+            "1ae8a847d3111d7abfe542d3179f5cb8");
+  EXPECT_EQ((*Recipe::DequantizeBlocks(Rows(w), kernels::BlockFormat::kQ4_0, ElementType::kF16))
+                ->digest()
+                .ToHex(),
+            "f5a2ac31a92a7aedb1ba87f1ab4a8868");
 }
 
 TEST(Recipe, WhatDoesNotFitIsRefusedAndNamesTheTypes) {
@@ -181,6 +228,19 @@ TEST(Recipe, DepthIsBounded) {
   }
   EXPECT_EQ(next.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(recipe->depth(), Recipe::kMaxDepth);
+}
+
+// Each step doubles the work for an element: without a bound, 2^256 fit in the depth.
+TEST(Recipe, WorkForOneElementIsBounded) {
+  RecipePtr recipe = Matrix();
+  absl::StatusOr<RecipePtr> next = recipe;
+  int steps = 0;
+  for (; next.ok(); ++steps) {
+    recipe = *next;
+    next = Recipe::Unpack(recipe, recipe, nullptr, ElementType::kBF16);
+  }
+  EXPECT_EQ(next.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(steps, 11);
 }
 
 TEST(Recipe, OnlyFilesMeanTheSameBytesInAnotherProcess) {
