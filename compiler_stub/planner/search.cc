@@ -26,9 +26,12 @@ class Walk {
         capacity_(capacity),
         limits_(limits),
         states_(space.items.size()),
-        piles_(space.sections),
+        piles_(space.sections.size()),
         crossing_(space.sections.size(), 0),
         marked_(space.sections.size(), false) {
+    for (size_t s = 0; s < piles_.size(); ++s) {
+      piles_[s] = {space_.sections[s], space_.sections[s].size()};
+    }
     for (const SearchSpace::Item& item : space_.items) CountCrossing(item, 1);
   }
 
@@ -51,6 +54,12 @@ class Walk {
     int64_t reach = 0;  // while deferred: where a blocker must begin below; else 0
     bool placed = false;
   };
+  // A section's members: first those without a place, nearly sorted by floor, then those with one,
+  // the last placed first. Undoing in reverse order only has to move the border.
+  struct Pile {
+    std::vector<int> members;
+    size_t waiting = 0;
+  };
   struct Change {
     int item;
     State before;
@@ -70,7 +79,9 @@ class Walk {
   bool RaiseFloor(int item, int64_t floor);
   // Looks at the marked sections, and unmarks them.
   bool SectionsFit();
-  bool PileFits(std::vector<int>* pile) const;
+  bool PileFits(Pile* pile) const;
+  void LeavePiles(int item);
+  void ReturnToPiles(int item);
 
   void MarkSection(int section) {
     if (marked_[section]) return;
@@ -89,7 +100,7 @@ class Walk {
   const int64_t capacity_;
   const SearchLimits limits_;
   std::vector<State> states_;
-  std::vector<std::vector<int>> piles_;  // the sections' members, nearly sorted by floor
+  std::vector<Pile> piles_;    // of each section
   std::vector<int> crossing_;  // items without a place that keep sections s and s + 1 together
   std::vector<bool> marked_;
   std::vector<int> to_check_;
@@ -119,10 +130,9 @@ bool Walk::RaiseFloor(int item, int64_t floor) {
   return true;
 }
 
-bool Walk::PileFits(std::vector<int>* pile) const {
-  std::vector<int>& members = *pile;
-  int64_t top = 0;
-  for (size_t i = 0; i < members.size(); ++i) {
+bool Walk::PileFits(Pile* pile) const {
+  std::vector<int>& members = pile->members;
+  for (size_t i = 1; i < pile->waiting; ++i) {
     // Floors change little from look to look, so insertion is the quickest way to sort.
     const int member = members[i];
     const int64_t floor = states_[member].floor;
@@ -130,11 +140,27 @@ bool Walk::PileFits(std::vector<int>* pile) const {
     for (; at > 0 && states_[members[at - 1]].floor > floor; --at) members[at] = members[at - 1];
     members[at] = member;
   }
-  for (int member : members) {
-    const State& state = states_[member];
-    if (!state.placed) top = std::max(top, state.floor) + space_.items[member].size;
+  int64_t top = 0;
+  for (size_t i = 0; i < pile->waiting; ++i) {
+    top = std::max(top, states_[members[i]].floor) + space_.items[members[i]].size;
   }
   return top <= capacity_;
+}
+
+void Walk::LeavePiles(int item) {
+  for (int s = space_.items[item].first_section; s < space_.items[item].end_section; ++s) {
+    Pile& pile = piles_[s];
+    const auto end = pile.members.begin() + static_cast<int64_t>(pile.waiting);
+    const auto at = std::find(pile.members.begin(), end, item);
+    std::rotate(at, at + 1, end);
+    --pile.waiting;
+  }
+}
+
+void Walk::ReturnToPiles(int item) {
+  for (int s = space_.items[item].first_section; s < space_.items[item].end_section; ++s) {
+    ++piles_[s].waiting;
+  }
 }
 
 bool Walk::SectionsFit() {
@@ -153,6 +179,7 @@ bool Walk::Place(int item) {
   State& state = states_[item];
   state.placed = true;
   CountCrossing(space_.items[item], -1);
+  LeavePiles(item);
   const int64_t top = state.floor + space_.items[item].size;
   bool possible = true;
   for (int other : space_.items[item].neighbours) {
@@ -190,6 +217,7 @@ void Walk::Undo(size_t mark) {
     const Change& change = changes_.back();
     if (states_[change.item].placed && !change.before.placed) {
       CountCrossing(space_.items[change.item], 1);
+      ReturnToPiles(change.item);
     }
     states_[change.item] = change.before;
     changes_.pop_back();
