@@ -43,7 +43,7 @@ class SourceBooks {
 };
 
 // What must hold for one tensor on its own; an empty text when it does.
-std::string EntryFault(const Entry& entry) {
+std::string EntryFault(const Entry& entry, bool keeps_unowned) {
   const bool resident = entry.state == Residency::kResident;
   if (resident && entry.recipe != nullptr) return "is resident and still keeps its recipe";
   if (resident && entry.memory == nullptr && entry.type.bytes() > 0) {
@@ -52,7 +52,8 @@ std::string EntryFault(const Entry& entry) {
   if (!resident && entry.memory != nullptr) {
     return absl::StrCat("is ", ResidencyName(entry.state), " and still has device memory");
   }
-  if (entry.owners.empty() && entry.leases == 0 && entry.state != Residency::kEvaluating) {
+  if (entry.owners.empty() && entry.leases == 0 && entry.state != Residency::kEvaluating &&
+      !(resident && keeps_unowned)) {
     return "is kept although nobody owns or leases it";
   }
   return "";
@@ -82,7 +83,7 @@ AuditReport AuditBooks(const Registry& registry, const DeviceMemory& device,
       report.device_bytes_booked += entry.memory->reserved_bytes();
     }
     if (entry.recipe != nullptr) recipes.push_back(entry.recipe);
-    const std::string fault = EntryFault(entry);
+    const std::string fault = EntryFault(entry, registry.keeps_unowned());
     if (!fault.empty()) {
       report.discrepancies.push_back(
           absl::StrCat("tensor '", entry.name, "' (uid ", entry.uid.ToHex(), ") ", fault));

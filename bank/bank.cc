@@ -1,11 +1,9 @@
 #include "bank/bank.h"
 
-#include <chrono>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "bank/evaluator.h"
+#include "bank/loader.h"
 #include "bank/registry.h"
 #include "bank/report.h"
 #include "lazy_tensor/status_macros.h"
@@ -15,31 +13,12 @@ namespace npubank {
 struct Bank::Core {
   std::shared_ptr<DeviceMemory> device;
   std::shared_ptr<Registry> registry;
-  Evaluator evaluator;
+  Loader loader;
 
   absl::Status CheckOwner(const Owner& owner, absl::string_view what) const {
     if (owner.BelongsTo(registry.get())) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat(what, ": this owner was not added to this bank, or was released"));
-  }
-
-  absl::StatusOr<Lease> MakeResident(Uid uid, const std::function<bool()>& cancelled) const {
-    NPUBANK_ASSIGN_OR_RETURN(Acquired acquired, registry->Acquire(uid));
-    if (auto* lease = std::get_if<Lease>(&acquired)) return std::move(*lease);
-    return Run(*std::get<std::unique_ptr<Evaluation>>(acquired), cancelled);
-  }
-
-  absl::StatusOr<Lease> Run(Evaluation& evaluation, const std::function<bool()>& cancelled) const {
-    const auto start = std::chrono::steady_clock::now();
-    absl::StatusOr<std::shared_ptr<DeviceAllocation>> memory =
-        evaluator.Evaluate(evaluation.recipe(), evaluation.name(),
-                           [&] { return evaluation.abandoned() || (cancelled && cancelled()); });
-    if (!memory.ok()) {
-      evaluation.Fail(memory.status());
-      return memory.status();
-    }
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    return evaluation.Publish(*std::move(memory), taken.count());
   }
 };
 
@@ -47,14 +26,15 @@ Bank::Bank(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 Bank::~Bank() = default;
 
 std::shared_ptr<Bank> Bank::Create(std::shared_ptr<DeviceMemory> device, BankOptions options) {
-  auto registry = std::make_shared<Registry>(device);
-  Evaluator evaluator(device, std::move(options.workers));
+  auto registry = std::make_shared<Registry>(device, options.keep_unowned);
+  Loader loader(device, registry, options);
   return std::shared_ptr<Bank>(new Bank(
-      std::make_shared<Core>(Core{std::move(device), std::move(registry), std::move(evaluator)})));
+      std::make_shared<Core>(Core{std::move(device), std::move(registry), std::move(loader)})));
 }
 
-Owner Bank::AddOwner(absl::string_view name) {
-  return Owner(core_->registry, core_->registry->AddOwner(name), std::string(name));
+Owner Bank::AddOwner(absl::string_view name, OwnerOptions options) {
+  const uint64_t id = core_->registry->AddOwner(name, std::move(options.resolver));
+  return Owner(core_->registry, id, std::string(name));
 }
 
 absl::StatusOr<Registration> Bank::Register(const Owner& owner, LazyTensor tensor,
@@ -67,6 +47,7 @@ absl::Status Bank::EvaluateAndAllocate(const Owner& owner, const EvaluateAllOpti
   NPUBANK_RETURN_IF_ERROR(core_->CheckOwner(owner, "evaluating"));
   const uint64_t id = owner.id();
   NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnedTensor> tensors, core_->registry->TensorsOf(id));
+  core_->registry->BeginLoad();
   LoadProgress progress;
   for (const OwnedTensor& tensor : tensors) {
     if (!tensor.resident) progress.bytes_total += tensor.bytes;
@@ -77,7 +58,7 @@ absl::Status Bank::EvaluateAndAllocate(const Owner& owner, const EvaluateAllOpti
     if (options.cancelled && options.cancelled()) {
       return absl::CancelledError(absl::StrCat("cancelled before tensor '", tensor.name, "'"));
     }
-    absl::StatusOr<Lease> lease = core_->MakeResident(tensor.uid, options.cancelled);
+    absl::StatusOr<Lease> lease = core_->loader.MakeResident(tensor.uid, options.cancelled);
     if (!core_->registry->HasOwner(id)) {
       return absl::CancelledError(
           absl::StrCat("the owner was released while tensor '", tensor.name, "' was loading"));
@@ -92,7 +73,7 @@ absl::Status Bank::EvaluateAndAllocate(const Owner& owner, const EvaluateAllOpti
   return absl::OkStatus();
 }
 
-absl::StatusOr<Lease> Bank::Get(Uid uid) { return core_->MakeResident(uid, {}); }
+absl::StatusOr<Lease> Bank::Get(Uid uid) { return core_->loader.MakeResident(uid, {}); }
 
 absl::Status Bank::Read(Uid uid, uint64_t offset, absl::Span<std::byte> out) {
   NPUBANK_ASSIGN_OR_RETURN(const Lease lease, Get(uid));
@@ -105,7 +86,41 @@ absl::Status Bank::Read(Uid uid, uint64_t offset, absl::Span<std::byte> out) {
   return core_->device->Read(*core_->registry->MemoryOf(lease), offset, out);
 }
 
-BankTotals Bank::Totals() const { return TotalsOf(*core_->registry); }
+absl::StatusOr<SleepReport> Bank::Sleep(const Owner& owner, const SleepOptions& options) {
+  NPUBANK_RETURN_IF_ERROR(core_->CheckOwner(owner, "putting to sleep"));
+  NPUBANK_RETURN_IF_ERROR(core_->registry->SetAsleep(owner.id(), true));
+  if (options.keep_host_copy) NPUBANK_RETURN_IF_ERROR(KeepHostCopies(owner));
+  return core_->registry->EvictAsleep(owner.id());
+}
+
+absl::Status Bank::KeepHostCopies(const Owner& owner) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnedTensor> tensors,
+                           core_->registry->TensorsOf(owner.id()));
+  for (const OwnedTensor& tensor : tensors) {
+    if (!tensor.resident || tensor.bytes == 0) continue;
+    NPUBANK_ASSIGN_OR_RETURN(const Lease lease, Get(tensor.uid));
+    auto bytes = std::make_shared<std::vector<std::byte>>(tensor.bytes);
+    NPUBANK_RETURN_IF_ERROR(
+        Annotate(core_->device->Read(*core_->registry->MemoryOf(lease), 0, absl::MakeSpan(*bytes)),
+                 absl::StrCat("keeping a copy of tensor '", tensor.name, "'")));
+    core_->registry->KeepHostCopy(lease, std::move(bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Bank::Wake(const Owner& owner, const EvaluateAllOptions& options) {
+  NPUBANK_RETURN_IF_ERROR(core_->CheckOwner(owner, "waking"));
+  NPUBANK_RETURN_IF_ERROR(core_->registry->SetAsleep(owner.id(), false));
+  return EvaluateAndAllocate(owner, options);
+}
+
+uint64_t Bank::Trim() { return core_->registry->Trim(); }
+
+BankTotals Bank::Totals() const {
+  BankTotals totals = TotalsOf(*core_->registry);
+  totals.budget_used = core_->loader.budget_used();
+  return totals;
+}
 
 BankSnapshot Bank::Snapshot() const { return SnapshotOf(*core_->registry, *core_->device); }
 

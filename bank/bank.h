@@ -22,6 +22,10 @@
 // Errors: each names the tensor. A failed evaluation leaves no allocation, the tensor keeps its
 // recipe and the next EvaluateAndAllocate or Get tries again. AlreadyExists: two digests behind one
 // uid; never shared.
+// Room: with a budget, or when the driver has no more memory, idle tensors leave the device: first
+// those nobody owns, then those used longest ago, the cheapest to bring back first; one that is
+// leased, or that cannot be brought back, never does. ResourceExhausted names the largest holders
+// when that is not enough: drop an owner or put it to sleep.
 // Cost: a Register that hits is one hash look-up.
 #ifndef NPUBANK_BANK_BANK_H_
 #define NPUBANK_BANK_BANK_H_
@@ -47,7 +51,38 @@ namespace npubank {
 
 struct BankOptions {
   // Threads for evaluation; null evaluates inline on the calling thread.
-  std::shared_ptr<Workers> workers;
+  std::shared_ptr<Workers> workers = nullptr;
+  // Device bytes that tensors may take, as the strategy rounds them. Over it, idle tensors leave.
+  uint64_t budget_bytes = ~uint64_t{0};
+  // Tensors that nobody owns or leases stay until their room is needed, so that a model that comes
+  // again finds them. Off: they go back to the device at once.
+  bool keep_unowned = false;
+  // Tensors with equal bytes share one allocation although their recipes or files differ. Each new
+  // tensor is hashed once, and compared with those of the same hash.
+  bool share_content = true;
+  // For tests: what is used in place of a content hash, to make hashes equal that are not.
+  std::function<Digest(const Digest&)> content_hash_hook = nullptr;
+};
+
+// What an owner can do for the bank later.
+struct OwnerOptions {
+  // Brings an evicted tensor's stored parts back. Without it the owner's tensors never leave the
+  // device.
+  RecipeResolver resolver = nullptr;
+};
+
+struct SleepOptions {
+  // Copy the bytes to host memory first: waking then needs neither the checkpoint nor a
+  // transformation.
+  bool keep_host_copy = false;
+};
+
+// In device bytes, as the strategy rounds them.
+struct SleepReport {
+  uint64_t bytes_given_back = 0;
+  uint64_t bytes_of_others_awake = 0;   // stay: an owner that is awake has them too
+  uint64_t bytes_leased = 0;            // stay: somebody runs on them
+  uint64_t bytes_without_way_back = 0;  // stay: an owner has no resolver, and no host copy was kept
 };
 
 struct Registration {
@@ -75,8 +110,11 @@ struct BankTotals {
   uint64_t hits = 0;
   // Over live owners: the sum of the bytes each uses, minus the unique bytes among them.
   uint64_t shared_bytes_saved = 0;
-  uint64_t evaluations = 0;  // that succeeded
-  uint64_t waits = 0;        // for the evaluation of another caller
+  uint64_t evaluations = 0;          // that succeeded
+  uint64_t waits = 0;                // for the evaluation of another caller
+  uint64_t content_bytes_saved = 0;  // device bytes that equal contents share
+  uint64_t evictions = 0;
+  uint64_t budget_used = 0;  // of BankOptions::budget_bytes
 };
 
 class Bank : public std::enable_shared_from_this<Bank> {
@@ -84,7 +122,8 @@ class Bank : public std::enable_shared_from_this<Bank> {
   static std::shared_ptr<Bank> Create(std::shared_ptr<DeviceMemory> device, BankOptions options);
   ~Bank();
 
-  Owner AddOwner(absl::string_view name);
+  Owner AddOwner(absl::string_view name, OwnerOptions options);
+  Owner AddOwner(absl::string_view name) { return AddOwner(name, OwnerOptions()); }
   absl::StatusOr<Registration> Register(const Owner& owner, LazyTensor tensor,
                                         absl::string_view name);
   absl::Status EvaluateAndAllocate(const Owner& owner, const EvaluateAllOptions& options = {});
@@ -92,6 +131,15 @@ class Bank : public std::enable_shared_from_this<Bank> {
   // Copies [offset, offset + out.size()) of the tensor's device bytes to the host, as Get makes
   // them resident. OutOfRange beyond the end.
   absl::Status Read(Uid uid, uint64_t offset, absl::Span<std::byte> out);
+
+  // Gives the device bytes of what only sleeping owners have back. Leases that are alive keep
+  // theirs.
+  absl::StatusOr<SleepReport> Sleep(const Owner& owner, const SleepOptions& options = {});
+  // Brings everything of this owner back. DataLoss or FailedPrecondition, naming the tensor, when
+  // its source is not what it was when it was registered.
+  absl::Status Wake(const Owner& owner, const EvaluateAllOptions& options = {});
+  // Drops what nobody owns any more (keep_unowned); returns the device bytes given back.
+  uint64_t Trim();
 
   BankTotals Totals() const;
   // Everything, for bank-inspect.
@@ -102,6 +150,7 @@ class Bank : public std::enable_shared_from_this<Bank> {
 
  private:
   struct Core;
+  absl::Status KeepHostCopies(const Owner& owner);
   explicit Bank(std::shared_ptr<Core> core);
   std::shared_ptr<Core> core_;
 };

@@ -1,5 +1,6 @@
 #include "bank/evaluator.h"
 
+#include <cstring>
 #include <utility>
 #include <variant>
 
@@ -13,15 +14,23 @@ Evaluator::Evaluator(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Worke
     : device_(std::move(device)), workers_(std::move(workers)) {}
 
 absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Evaluate(
-    const RecipePtr& recipe, const std::string& name,
-    const std::function<bool()>& cancelled) const {
-  if (recipe->type().bytes() == 0) return std::shared_ptr<DeviceAllocation>();
-  absl::StatusOr<std::shared_ptr<DeviceAllocation>> memory = Import(*recipe, name);
+    const Recipe& recipe, const std::string& name, const std::function<bool()>& cancelled) const {
+  absl::StatusOr<std::shared_ptr<DeviceAllocation>> memory = Import(recipe, name);
   if (absl::IsUnimplemented(memory.status()) || absl::IsFailedPrecondition(memory.status())) {
-    memory = Produce(*recipe, name, cancelled);
+    memory = Produce(recipe, name, cancelled);
   }
-  if (!memory.ok()) return Annotate(memory.status(), absl::StrCat("tensor '", name, "'"));
   return memory;
+}
+
+absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Copy(absl::Span<const std::byte> bytes,
+                                                                  const std::string& name) const {
+  NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<DeviceAllocation> memory,
+                           device_->Allocate(bytes.size(), name));
+  NPUBANK_RETURN_IF_ERROR(device_->Write(*memory, [&](uint64_t offset, absl::Span<std::byte> out) {
+    std::memcpy(out.data(), bytes.data() + offset, out.size());
+    return absl::OkStatus();
+  }));
+  return std::shared_ptr<DeviceAllocation>(std::move(memory));
 }
 
 absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Import(const Recipe& recipe,

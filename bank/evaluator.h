@@ -3,7 +3,7 @@
 //
 //   Evaluator evaluator(device, workers);
 //   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<DeviceAllocation> memory,
-//                            evaluator.Evaluate(recipe, "layers.0.wq", cancelled));
+//                            evaluator.Evaluate(*recipe, "layers.0.wq", cancelled));
 //
 // A recipe that is a stored constant and nothing more is imported where the device can do that;
 // every other is written straight into its allocation, tile by tile, on the workers.
@@ -27,10 +27,11 @@ class Evaluator {
  public:
   Evaluator(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Workers> workers);
 
-  // Null for a tensor of 0 bytes.
   absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluate(
-      const RecipePtr& recipe, const std::string& name,
-      const std::function<bool()>& cancelled) const;
+      const Recipe& recipe, const std::string& name, const std::function<bool()>& cancelled) const;
+  // Bytes that were evaluated before.
+  absl::StatusOr<std::shared_ptr<DeviceAllocation>> Copy(absl::Span<const std::byte> bytes,
+                                                         const std::string& name) const;
 
  private:
   absl::StatusOr<std::shared_ptr<DeviceAllocation>> Import(const Recipe& recipe,

@@ -38,17 +38,30 @@ Evaluation::~Evaluation() {
   if (entry_ != nullptr) Fail(absl::CancelledError("the evaluation was given up"));
 }
 
-Lease Evaluation::Publish(std::shared_ptr<DeviceAllocation> memory, double seconds) {
-  return registry_->Publish(*this, std::move(memory), seconds);
+Lease Evaluation::Publish(Published published) {
+  return registry_->Publish(*this, std::move(published));
+}
+
+WayBack Evaluation::way_back() const {
+  WayBack way;
+  MutexLock lock(registry_->mutex_);
+  way.host_copy = entry_->host_copy;
+  way.encoded = entry_->encoded;
+  for (const OwnerRecord* owner : entry_->owners) {
+    if (owner->resolver) way.resolvers.push_back(owner->resolver);
+  }
+  return way;
 }
 
 void Evaluation::Fail(absl::Status status) { registry_->Fail(*this, std::move(status)); }
 
-Registry::Registry(std::shared_ptr<DeviceMemory> device) : device_(std::move(device)) {}
+Registry::Registry(std::shared_ptr<DeviceMemory> device, bool keep_unowned)
+    : device_(std::move(device)), keep_unowned_(keep_unowned) {}
 
-uint64_t Registry::AddOwner(absl::string_view name) {
+uint64_t Registry::AddOwner(absl::string_view name, RecipeResolver resolver) {
   auto record = std::make_unique<OwnerRecord>();
   record->name = std::string(name);
+  record->resolver = std::move(resolver);
   MutexLock lock(mutex_);
   record->id = next_owner_++;
   const uint64_t id = record->id;
@@ -58,10 +71,12 @@ uint64_t Registry::AddOwner(absl::string_view name) {
 
 void Registry::ReleaseOwner(uint64_t id) {
   Garbage garbage;
+  std::unique_ptr<OwnerRecord>
+      record;  // its resolver may hold a checkpoint: dropped after the lock
   MutexLock lock(mutex_);
   const auto found = owners_.find(id);
   if (found == owners_.end()) return;
-  const std::unique_ptr<OwnerRecord> record = std::move(found->second);
+  record = std::move(found->second);
   owners_.erase(found);
   for (Entry* entry : record->tensors) {
     entry->owners.erase(std::find(entry->owners.begin(), entry->owners.end(), record.get()));
@@ -189,6 +204,7 @@ absl::StatusOr<Acquired> Registry::Acquire(Uid uid) {
 
 Lease Registry::Pin(Entry& entry) {
   ++entry.leases;
+  entry.last_used = clock_;
   return Lease(std::make_shared<PinnedTensor>(shared_from_this(), &entry));
 }
 
@@ -206,13 +222,26 @@ void Registry::Settle(Entry& entry, Garbage& garbage) {
     entry.flight->abandoned.store(true, std::memory_order_relaxed);
     return;
   }
+  if (step.action == ResidencyAction::kReclaim && keep_unowned_) return;
+  Forget(entry, garbage);
+}
+
+void Registry::LeaveContent(Entry& entry) {
+  if (!entry.content.has_value()) return;
+  const auto found = contents_.find(entry.content->low);
+  std::erase(found->second, &entry);
+  if (found->second.empty()) contents_.erase(found);
+  entry.content.reset();
+}
+
+void Registry::Forget(Entry& entry, Garbage& garbage) {
+  LeaveContent(entry);
   const auto found = entries_.find(entry.uid.value);
   garbage.entries.push_back(std::move(found->second));
   entries_.erase(found);
 }
 
-Lease Registry::Publish(Evaluation& evaluation, std::shared_ptr<DeviceAllocation> memory,
-                        double seconds) {
+Lease Registry::Publish(Evaluation& evaluation, Published published) {
   Entry& entry = *evaluation.entry_;
   // While it is being evaluated nobody else touches the recipe, but reports read it under the lock.
   RecipePtr recipe;
@@ -227,10 +256,15 @@ Lease Registry::Publish(Evaluation& evaluation, std::shared_ptr<DeviceAllocation
   recipe.reset();
   evaluation.recipe_.reset();
 
+  std::shared_ptr<const std::vector<std::byte>> host_copy;  // dropped after the lock
   MutexLock lock(mutex_);
+  host_copy.swap(entry.host_copy);
+  if (!published.encoded.empty()) entry.encoded = std::move(published.encoded);
   entry.state = NextResidency(entry.state, ResidencyEvent::kPublished).state;
-  entry.memory = std::move(memory);
-  entry.evaluation_seconds = seconds;
+  entry.memory = std::move(published.memory);
+  entry.evaluation_seconds = published.seconds;
+  entry.content = published.content;
+  if (entry.content.has_value()) contents_[entry.content->low].push_back(&entry);
   ++counters_.evaluations;
   evaluation.entry_ = nullptr;
   const std::shared_ptr<Flight> flight = std::move(entry.flight);
@@ -251,6 +285,18 @@ void Registry::Fail(Evaluation& evaluation, absl::Status status) {
   flight->status = std::move(status);
   flight->done.NotifyAll();
   Settle(entry, garbage);
+}
+
+std::vector<std::shared_ptr<DeviceAllocation>> Registry::MemoryOfContent(
+    const Digest& content) const {
+  std::vector<std::shared_ptr<DeviceAllocation>> memory;
+  MutexLock lock(mutex_);
+  const auto found = contents_.find(content.low);
+  if (found == contents_.end()) return memory;
+  for (const Entry* entry : found->second) {
+    if (entry->content == content) memory.push_back(entry->memory);
+  }
+  return memory;
 }
 
 std::shared_ptr<DeviceAllocation> Registry::MemoryOf(const Lease& lease) const {

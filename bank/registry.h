@@ -16,7 +16,9 @@
 #define NPUBANK_BANK_REGISTRY_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,6 +40,7 @@
 namespace npubank {
 
 struct Registration;
+struct SleepReport;
 
 // An evaluation that is under way. `finished` and `status` are guarded by the registry's mutex.
 struct Flight {
@@ -53,6 +56,8 @@ struct Entry;
 struct OwnerRecord {
   uint64_t id = 0;
   std::string name;
+  RecipeResolver resolver;  // empty: what it owns is never evicted
+  bool asleep = false;
   std::vector<Entry*> tensors;  // in registration order, each once
 };
 
@@ -80,6 +85,26 @@ struct Entry {
   uint64_t leases = 0;
   uint64_t hits = 0;
   double evaluation_seconds = 0;
+  uint64_t last_used = 0;  // the registry's clock at the last lease
+  // The ways back after eviction: the recipe without its sources, and the bytes a sleeper kept.
+  std::string encoded;
+  std::shared_ptr<const std::vector<std::byte>> host_copy;
+  std::optional<Digest> content;  // while resident
+};
+
+// How an evicted tensor comes back: `host_copy` if there is one, else any of the resolvers.
+struct WayBack {
+  std::shared_ptr<const std::vector<std::byte>> host_copy;
+  std::string encoded;
+  std::vector<RecipeResolver> resolvers;
+};
+
+// What an evaluation hands over.
+struct Published {
+  std::shared_ptr<DeviceAllocation> memory;
+  double seconds = 0;
+  std::string encoded;  // empty: the tensor has it already, or cannot be brought back by it
+  std::optional<Digest> content;  // for finding tensors of equal bytes
 };
 
 class Registry;
@@ -95,11 +120,14 @@ class Evaluation {
 
   const std::string& name() const { return entry_->name; }
   const TensorType& type() const { return entry_->type; }
+  const Digest& digest() const { return entry_->digest; }
+  // Null for a tensor that was evicted: see way_back().
   const RecipePtr& recipe() const { return recipe_; }
+  WayBack way_back() const;
   bool abandoned() const { return flight_->abandoned.load(std::memory_order_relaxed); }
 
   // Detaches the recipe, then makes the tensor resident: who sees it resident sees no source bytes.
-  Lease Publish(std::shared_ptr<DeviceAllocation> memory, double seconds);
+  Lease Publish(Published published);
   // The tensor keeps its recipe; the status goes to everyone who waits.
   void Fail(absl::Status status);
 
@@ -123,11 +151,13 @@ struct OwnedTensor {
 
 class Registry final : public Owner::Ledger, public std::enable_shared_from_this<Registry> {
  public:
-  explicit Registry(std::shared_ptr<DeviceMemory> device);
+  // With `keep_unowned`, tensors that nobody owns stay until somebody needs their room.
+  Registry(std::shared_ptr<DeviceMemory> device, bool keep_unowned);
 
-  uint64_t AddOwner(absl::string_view name);
+  uint64_t AddOwner(absl::string_view name, RecipeResolver resolver);
   void ReleaseOwner(uint64_t id) override;
   bool HasOwner(uint64_t id) const;
+  bool keeps_unowned() const { return keep_unowned_; }
   // In the order of registration by this owner; FailedPrecondition after its release.
   absl::StatusOr<std::vector<OwnedTensor>> TensorsOf(uint64_t owner) const;
 
@@ -138,6 +168,23 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   // NotFound for a uid that nobody registered or everybody released.
   absl::StatusOr<Acquired> Acquire(Uid uid);
 
+  // A load begins: what is leased from now on is younger than what was.
+  void BeginLoad();
+  // Evicts so that at least `bytes` go back to the device; false, and nothing has changed, when
+  // what may leave is not enough.
+  bool EvictFor(uint64_t bytes);
+  // Drops what nobody owns; returns how many bytes went back.
+  uint64_t Trim();
+  // Marks the owner asleep or awake.
+  absl::Status SetAsleep(uint64_t owner, bool asleep);
+  // Evicts what only sleepers own and what can come back.
+  absl::StatusOr<SleepReport> EvictAsleep(uint64_t owner);
+  void KeepHostCopy(const Lease& lease, std::shared_ptr<const std::vector<std::byte>> bytes);
+  // The largest tensors on the device, in words, for a message.
+  std::string LargestHolders() const;
+
+  // The allocations of tensors with this content hash; each keeps its bytes while it is held.
+  std::vector<std::shared_ptr<DeviceAllocation>> MemoryOfContent(const Digest& content) const;
   // The memory behind a lease; null for a tensor of 0 bytes.
   std::shared_ptr<DeviceAllocation> MemoryOf(const Lease& lease) const;
 
@@ -146,6 +193,7 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
     uint64_t hits = 0;
     uint64_t evaluations = 0;
     uint64_t waits = 0;
+    uint64_t evictions = 0;
   };
   Counters counters() const;
   // In registration order, under the lock: look and copy, no more.
@@ -163,6 +211,10 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
 
   Lease Pin(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Unpin(Entry& entry);
+  static bool CanComeBack(const Entry& entry);
+  void LeaveContent(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Evict(Entry& entry, Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(Entry& entry, Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Looks whether anybody is left who needs the entry; it may be gone afterwards.
   void Settle(Entry& entry, Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Entry* FindEntry(Uid uid) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -170,16 +222,20 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   // True when the tensor is known, and is now the owner's as well.
   absl::StatusOr<bool> RegisterKnown(uint64_t owner, const LazyTensor& tensor,
                                      absl::string_view name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Lease Publish(Evaluation& evaluation, std::shared_ptr<DeviceAllocation> memory, double seconds);
+  Lease Publish(Evaluation& evaluation, Published published);
   void Fail(Evaluation& evaluation, absl::Status status);
 
   const std::shared_ptr<DeviceMemory> device_;  // outlives every allocation in the entries
+  const bool keep_unowned_;
   mutable Mutex mutex_;
   absl::flat_hash_map<uint64_t, std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint64_t, std::unique_ptr<OwnerRecord>> owners_ ABSL_GUARDED_BY(mutex_);
+  // By the low half of the content hash: candidates, and no more than that.
+  absl::flat_hash_map<uint64_t, std::vector<Entry*>> contents_ ABSL_GUARDED_BY(mutex_);
   Counters counters_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_owner_ ABSL_GUARDED_BY(mutex_) = 1;
   uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 1;
+  uint64_t clock_ ABSL_GUARDED_BY(mutex_) = 1;  // in loads
 };
 
 }  // namespace npubank

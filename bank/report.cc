@@ -58,15 +58,16 @@ BankTotals TotalsOf(const Registry& registry) {
     totals.unique_bytes += bytes;
     if (entry.owners.size() > 1) totals.shared_bytes_saved += bytes * (entry.owners.size() - 1);
     if (entry.state == Residency::kResident) totals.resident_bytes += bytes;
-    if (entry.memory != nullptr && counted.insert(entry.memory.get()).second) {
-      totals.device_bytes += entry.memory->reserved_bytes();
-    }
+    if (entry.memory == nullptr) return;
+    const bool first = counted.insert(entry.memory.get()).second;
+    (first ? totals.device_bytes : totals.content_bytes_saved) += entry.memory->reserved_bytes();
   });
   const Registry::Counters counters = registry.counters();
   totals.registrations = counters.registrations;
   totals.hits = counters.hits;
   totals.evaluations = counters.evaluations;
   totals.waits = counters.waits;
+  totals.evictions = counters.evictions;
   return totals;
 }
 

@@ -1,9 +1,14 @@
 #include "tests/support/test_weights.h"
 
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "lazy_tensor/status_macros.h"
 
 namespace npubank {
 namespace {
@@ -23,8 +28,20 @@ uint16_t HalfOf(uint32_t number) {
 }  // namespace
 
 TestWeights::TestWeights(int layers, int variant) : layers_(layers), variant_(variant) {
+  WriteFile();
+}
+
+void TestWeights::Rewrite() {
+  ++variant_;
+  const auto written = std::filesystem::last_write_time(path_);
+  WriteFile();
+  // A file system's clock may tick too slowly to tell the two apart.
+  std::filesystem::last_write_time(path_, written + std::chrono::seconds(1));
+}
+
+void TestWeights::WriteFile() {
   std::string bytes;
-  for (int layer = 0; layer < layers; ++layer) {
+  for (int layer = 0; layer < layers_; ++layer) {
     for (int row = 0; row < kRows; ++row) {
       for (int column = 0; column < kColumns; ++column) {
         const float value = Value(layer, row, column);
@@ -53,6 +70,18 @@ std::vector<LazyTensor> TestWeights::Submodel() const {
     tensors.push_back(stored.Slice({0, 0}, {1, kColumns}).value());
   }
   return tensors;
+}
+
+RecipeResolver TestWeights::Resolver() const {
+  return [path = path_](absl::string_view name) -> absl::StatusOr<RecipePtr> {
+    int layer = 0;
+    if (!absl::ConsumePrefix(&name, "layer") || !absl::SimpleAtoi(name, &layer)) {
+      return absl::NotFoundError("no such tensor");
+    }
+    const TensorType type = MakeType(ElementType::kF32, {kRows, kColumns});
+    NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<Source> file, Source::OpenFile(path));
+    return Recipe::Constant(file, layer * type.bytes(), type, absl::StrCat("layer", layer));
+  };
 }
 
 std::string TestWeights::Name(size_t tensor) {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "bank/device_memory.h"
+#include "bank/owner.h"
 #include "lazy_tensor/lazy_tensor.h"
 #include "tests/support/temporary_folder.h"
 
@@ -28,9 +28,13 @@ class TestWeights {
 
   // `variant` changes the values of the last layer only: a fine-tune.
   explicit TestWeights(int layers, int variant = 0);
+  // The file again, with values that do not fit what was registered.
+  void Rewrite();
 
   const std::string& path() const { return path_; }
   std::vector<LazyTensor> Submodel() const;
+  // Finds the stored tensors again, opening the file anew.
+  RecipeResolver Resolver() const;
   static std::string Name(size_t tensor);
   std::vector<std::byte> Expected(size_t tensor) const;
   // The sum of the tensors' bytes.
@@ -38,6 +42,7 @@ class TestWeights {
   size_t size() const { return static_cast<size_t>(layers_) * kTensorsPerLayer; }
 
  private:
+  void WriteFile();
   float Value(int layer, int row, int column) const;
 
   int layers_;

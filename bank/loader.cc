@@ -1,0 +1,159 @@
+#include "bank/loader.h"
+
+#include <chrono>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "bank/content.h"
+#include "lazy_tensor/recipe_codec.h"
+#include "lazy_tensor/status_macros.h"
+
+namespace npubank {
+namespace {
+
+using MemoryOr = absl::StatusOr<std::shared_ptr<DeviceAllocation>>;
+
+// An allocation and what it took of the budget; the allocation goes first.
+struct Block {
+  Reservation room;
+  std::shared_ptr<DeviceAllocation> memory;
+};
+
+// The recipe of an evicted tensor, from its encoded form and whoever can find the stored parts
+// again.
+absl::StatusOr<RecipePtr> Resolve(const WayBack& way, const Digest& digest) {
+  absl::Status last = absl::FailedPreconditionError(
+      "it was evicted and no owner can bring it back: give the owner a resolver, or register the "
+      "tensor with a bank that does not evict");
+  if (way.encoded.empty()) return last;
+  for (const RecipeResolver& resolver : way.resolvers) {
+    const absl::StatusOr<std::vector<RecipePtr>> recipes = DecodeRecipes(way.encoded, resolver);
+    if (recipes.ok() && recipes->size() == 1 && recipes->front()->digest() == digest) {
+      return recipes->front();
+    }
+    last = recipes.ok() ? absl::DataLossError(
+                              "its source is not what it was when it was registered: load the "
+                              "model again")
+                        : recipes.status();
+  }
+  return last;
+}
+
+}  // namespace
+
+struct Loader::Loaded {
+  std::shared_ptr<DeviceAllocation> memory;
+  std::string encoded;
+  std::optional<Digest> content;
+};
+
+Loader::Loader(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Registry> registry,
+               const BankOptions& options)
+    : device_(device),
+      registry_(std::move(registry)),
+      budget_(std::make_shared<Budget>(options.budget_bytes)),
+      evaluator_(std::move(device), options.workers),
+      share_content_(options.share_content),
+      content_hash_hook_(options.content_hash_hook) {}
+
+absl::StatusOr<Lease> Loader::MakeResident(Uid uid, const Cancelled& cancelled) const {
+  NPUBANK_ASSIGN_OR_RETURN(Acquired acquired, registry_->Acquire(uid));
+  if (auto* lease = std::get_if<Lease>(&acquired)) return std::move(*lease);
+  return Run(*std::get<std::unique_ptr<Evaluation>>(acquired), cancelled);
+}
+
+absl::StatusOr<Lease> Loader::Run(Evaluation& evaluation, const Cancelled& cancelled) const {
+  const auto start = std::chrono::steady_clock::now();
+  absl::StatusOr<Loaded> loaded =
+      Load(evaluation, [&] { return evaluation.abandoned() || (cancelled && cancelled()); });
+  if (!loaded.ok()) {
+    const absl::Status status =
+        Annotate(loaded.status(), absl::StrCat("tensor '", evaluation.name(), "'"));
+    evaluation.Fail(status);
+    return status;
+  }
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  ShareEqual(*loaded);
+  return evaluation.Publish({.memory = std::move(loaded->memory),
+                             .seconds = taken.count(),
+                             .encoded = std::move(loaded->encoded),
+                             .content = loaded->content});
+}
+
+absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation,
+                                            const Cancelled& cancelled) const {
+  Loaded loaded;
+  const uint64_t bytes = evaluation.type().bytes();
+  RecipePtr recipe = evaluation.recipe();
+  if (recipe == nullptr) {
+    const WayBack way = evaluation.way_back();
+    if (way.host_copy != nullptr) {
+      NPUBANK_ASSIGN_OR_RETURN(loaded.memory, Place(bytes, [&] {
+                                 return evaluator_.Copy(*way.host_copy, evaluation.name());
+                               }));
+      return loaded;
+    }
+    NPUBANK_ASSIGN_OR_RETURN(recipe, Resolve(way, evaluation.digest()));
+  } else if (absl::StatusOr<std::string> encoded = EncodeRecipes({recipe}); encoded.ok()) {
+    loaded.encoded = *std::move(encoded);
+  }
+  NPUBANK_ASSIGN_OR_RETURN(loaded.memory, Place(bytes, [&] {
+                             return evaluator_.Evaluate(*recipe, evaluation.name(), cancelled);
+                           }));
+  return loaded;
+}
+
+absl::StatusOr<std::shared_ptr<DeviceAllocation>> Loader::Place(
+    uint64_t bytes, absl::FunctionRef<MemoryOr()> produce) const {
+  if (bytes == 0) return std::shared_ptr<DeviceAllocation>();
+  Reservation room(budget_);
+  NPUBANK_RETURN_IF_ERROR(MakeRoom(room, bytes));
+  MemoryOr memory = produce();
+  if (absl::IsResourceExhausted(memory.status()) && registry_->EvictFor(bytes)) memory = produce();
+  if (absl::IsResourceExhausted(memory.status())) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(memory.status().message(), "; ", registry_->LargestHolders()));
+  }
+  NPUBANK_RETURN_IF_ERROR(memory.status());
+  NPUBANK_RETURN_IF_ERROR(MakeRoom(room, (*memory)->reserved_bytes()));
+  auto block = std::make_shared<Block>(Block{std::move(room), *std::move(memory)});
+  DeviceAllocation* const allocation = block->memory.get();
+  return std::shared_ptr<DeviceAllocation>(std::move(block), allocation);
+}
+
+absl::Status Loader::MakeRoom(Reservation& room, uint64_t bytes) const {
+  while (!room.TryGrowTo(bytes)) {
+    const uint64_t missing = bytes - room.bytes();
+    const uint64_t used = budget_->used();
+    if (missing <= budget_->limit() - used) continue;  // somebody gave some back just now
+    const uint64_t short_of = missing - (budget_->limit() - used);
+    if (missing > budget_->limit() || !registry_->EvictFor(short_of)) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(missing, " bytes do not fit the budget of ", budget_->limit(), ", of which ",
+                       used, " are in use; ", registry_->LargestHolders(),
+                       ": drop an owner, put one to sleep, or raise the budget"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Sharing is a saving, not a need: when the device cannot be read back, the tensor keeps its own
+// bytes.
+void Loader::ShareEqual(Loaded& loaded) const {
+  // What was imported costs no memory of its own, and reading all of it would cost the load.
+  if (!share_content_ || loaded.memory == nullptr || loaded.memory->strategy() == "imported")
+    return;
+  const absl::StatusOr<Digest> hash = HashContent(*device_, *loaded.memory);
+  if (!hash.ok()) return;
+  loaded.content = content_hash_hook_ ? content_hash_hook_(*hash) : *hash;
+  for (const std::shared_ptr<DeviceAllocation>& other :
+       registry_->MemoryOfContent(*loaded.content)) {
+    const absl::StatusOr<bool> same = SameContent(*device_, *loaded.memory, *other);
+    if (!same.ok() || !*same) continue;
+    loaded.memory = other;
+    return;
+  }
+}
+
+}  // namespace npubank

@@ -1,0 +1,56 @@
+// Loader: makes one tensor resident, whatever that takes: wait, make room, evaluate or bring back,
+// share.
+//
+//   NPUBANK_ASSIGN_OR_RETURN(Lease lease, loader.MakeResident(uid, cancelled));
+//
+// Errors: whatever the device, the source or the recipe says, in front of it the tensor's name;
+// ResourceExhausted with the largest holders; nothing stays allocated. Threads: any.
+#ifndef NPUBANK_BANK_LOADER_H_
+#define NPUBANK_BANK_LOADER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "bank/bank.h"
+#include "bank/budget.h"
+#include "bank/device_memory.h"
+#include "bank/evaluator.h"
+#include "bank/registry.h"
+
+namespace npubank {
+
+class Loader {
+ public:
+  Loader(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Registry> registry,
+         const BankOptions& options);
+
+  using Cancelled = std::function<bool()>;
+  absl::StatusOr<Lease> MakeResident(Uid uid, const Cancelled& cancelled) const;
+  uint64_t budget_used() const { return budget_->used(); }
+
+ private:
+  struct Loaded;
+  absl::StatusOr<Lease> Run(Evaluation& evaluation, const Cancelled& cancelled) const;
+  absl::StatusOr<Loaded> Load(const Evaluation& evaluation, const Cancelled& cancelled) const;
+  // On the device within the budget; evicts, and once more when the driver is out of memory.
+  absl::StatusOr<std::shared_ptr<DeviceAllocation>> Place(
+      uint64_t bytes,
+      absl::FunctionRef<absl::StatusOr<std::shared_ptr<DeviceAllocation>>()> produce) const;
+  absl::Status MakeRoom(Reservation& room, uint64_t bytes) const;
+  void ShareEqual(Loaded& loaded) const;
+
+  std::shared_ptr<DeviceMemory> device_;
+  std::shared_ptr<Registry> registry_;
+  std::shared_ptr<Budget> budget_;
+  Evaluator evaluator_;
+  bool share_content_;
+  std::function<Digest(const Digest&)> content_hash_hook_;
+};
+
+}  // namespace npubank
+
+#endif  // NPUBANK_BANK_LOADER_H_

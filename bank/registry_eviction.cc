@@ -1,0 +1,163 @@
+// What leaves the device, and how sleepers are put down. The rest of the registry is in
+// registry.cc.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "bank/bank.h"
+#include "bank/eviction.h"
+#include "bank/registry.h"
+#include "lazy_tensor/status_macros.h"
+
+namespace npubank {
+namespace {
+
+// Tensors that share one allocation leave together or not at all.
+struct Group {
+  EvictionCandidate candidate;
+  std::vector<Entry*> entries;
+  bool may_leave = true;
+};
+
+}  // namespace
+
+// Every owner must be able to bring it back, because any of them may be the last that is left.
+bool Registry::CanComeBack(const Entry& entry) {
+  if (entry.host_copy != nullptr) return true;
+  return !entry.encoded.empty() &&
+         std::all_of(entry.owners.begin(), entry.owners.end(),
+                     [](const OwnerRecord* owner) { return owner->resolver != nullptr; });
+}
+
+void Registry::Evict(Entry& entry, Garbage& garbage) {
+  ++counters_.evictions;
+  if (entry.owners.empty()) {
+    Forget(entry, garbage);
+    return;
+  }
+  LeaveContent(entry);
+  entry.state = NextResidency(entry.state, ResidencyEvent::kEvicted).state;
+  garbage.memory.push_back(std::move(entry.memory));
+}
+
+void Registry::BeginLoad() {
+  MutexLock lock(mutex_);
+  ++clock_;
+}
+
+bool Registry::EvictFor(uint64_t bytes) {
+  Garbage garbage;
+  MutexLock lock(mutex_);
+  std::vector<Entry*> ordered;
+  for (const auto& [uid, entry] : entries_) {
+    if (entry->memory != nullptr) ordered.push_back(entry.get());
+  }
+  std::sort(ordered.begin(), ordered.end(),
+            [](const Entry* a, const Entry* b) { return a->sequence < b->sequence; });
+  std::vector<Group> groups;
+  std::map<const DeviceAllocation*, size_t> group_of;
+  for (Entry* entry : ordered) {
+    const auto [found, is_new] = group_of.emplace(entry->memory.get(), groups.size());
+    if (is_new) groups.emplace_back().candidate.reclaimable = true;
+    Group& group = groups[found->second];
+    group.entries.push_back(entry);
+    group.may_leave &= entry->leases == 0 && (entry->owners.empty() || CanComeBack(*entry));
+    group.candidate.bytes = entry->memory->reserved_bytes();
+    group.candidate.reclaimable &= entry->owners.empty();
+    group.candidate.last_used = std::max(group.candidate.last_used, entry->last_used);
+    if (entry->host_copy == nullptr) {
+      group.candidate.seconds_to_return += entry->evaluation_seconds;
+    }
+  }
+  std::erase_if(groups, [](const Group& group) { return !group.may_leave; });
+  std::vector<EvictionCandidate> candidates;
+  for (const Group& group : groups) candidates.push_back(group.candidate);
+  const std::vector<size_t> victims = ChooseVictims(candidates, bytes);
+  for (const size_t victim : victims) {
+    for (Entry* entry : groups[victim].entries) Evict(*entry, garbage);
+  }
+  return !victims.empty();
+}
+
+uint64_t Registry::Trim() {
+  Garbage garbage;
+  uint64_t bytes = 0;
+  MutexLock lock(mutex_);
+  std::vector<Entry*> unowned;
+  for (const auto& [uid, entry] : entries_) {
+    if (entry->owners.empty() && entry->leases == 0 && entry->state == Residency::kResident) {
+      unowned.push_back(entry.get());
+    }
+  }
+  for (Entry* entry : unowned) {
+    if (entry->memory.use_count() == 1) bytes += entry->memory->reserved_bytes();
+    Forget(*entry, garbage);
+  }
+  return bytes;
+}
+
+absl::Status Registry::SetAsleep(uint64_t owner, bool asleep) {
+  MutexLock lock(mutex_);
+  NPUBANK_ASSIGN_OR_RETURN(OwnerRecord * record, FindOwner(owner));
+  record->asleep = asleep;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SleepReport> Registry::EvictAsleep(uint64_t owner) {
+  SleepReport report;
+  Garbage garbage;
+  MutexLock lock(mutex_);
+  NPUBANK_ASSIGN_OR_RETURN(OwnerRecord * record, FindOwner(owner));
+  for (Entry* entry : record->tensors) {
+    if (entry->state != Residency::kResident || entry->memory == nullptr) continue;
+    const uint64_t bytes = entry->memory->reserved_bytes();
+    if (std::any_of(entry->owners.begin(), entry->owners.end(),
+                    [](const OwnerRecord* other) { return !other->asleep; })) {
+      report.bytes_of_others_awake += bytes;
+    } else if (entry->leases > 0) {
+      report.bytes_leased += bytes;
+    } else if (!CanComeBack(*entry)) {
+      report.bytes_without_way_back += bytes;
+    } else {
+      // An allocation that other tensors share leaves with the last of them.
+      if (entry->memory.use_count() == 1) report.bytes_given_back += bytes;
+      Evict(*entry, garbage);
+    }
+  }
+  return report;
+}
+
+void Registry::KeepHostCopy(const Lease& lease,
+                            std::shared_ptr<const std::vector<std::byte>> bytes) {
+  MutexLock lock(mutex_);
+  FindEntry(lease.uid())->host_copy.swap(bytes);  // what was there is dropped after the lock
+}
+
+std::string Registry::LargestHolders() const {
+  constexpr size_t kNamed = 3;
+  std::vector<std::pair<uint64_t, std::string>> holders;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [uid, entry] : entries_) {
+      if (entry->memory == nullptr) continue;
+      const char* why = entry->leases > 0       ? "leased"
+                        : entry->owners.empty() ? "unowned"
+                        : CanComeBack(*entry)   ? "idle"
+                                                : "cannot be brought back";
+      holders.emplace_back(entry->memory->reserved_bytes(),
+                           absl::StrCat("'", entry->name, "' ", entry->memory->reserved_bytes(),
+                                        " bytes (", why, ")"));
+    }
+  }
+  std::sort(holders.begin(), holders.end(), std::greater<>());
+  if (holders.empty()) return "no tensor is on the device";
+  if (holders.size() > kNamed) holders.resize(kNamed);
+  return absl::StrCat("the largest on the device: ",
+                      absl::StrJoin(holders, ", ", [](std::string* out, const auto& holder) {
+                        out->append(holder.second);
+                      }));
+}
+
+}  // namespace npubank

@@ -1,0 +1,310 @@
+// Tensors that leave the device and come back: budget, eviction, sleep and wake, equal contents.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bank/bank.h"
+#include "bank/host_memory.h"
+#include "lazy_tensor/retention.h"
+#include "tests/support/scripted_source.h"
+#include "tests/support/test_weights.h"
+
+namespace npubank {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint64_t kPage = 4096;  // each tensor here takes one
+
+struct Model {
+  Owner owner;
+  std::vector<Uid> uids;
+};
+
+class BankLifeTest : public ::testing::Test {
+ protected:
+  void Make(BankOptions options, HostMemory::Options memory = {}) {
+    memory_ = std::make_shared<HostMemory>(memory);
+    bank_ = Bank::Create(memory_, std::move(options));
+  }
+
+  void TearDown() override {
+    EXPECT_TRUE(bank_->Audit().clean()) << bank_->Audit().ToString();
+    bank_.reset();
+    EXPECT_EQ(memory_->Usage().live_allocations, 0u);
+    EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
+  }
+
+  Model Register(const std::string& name, const TestWeights& weights, bool can_return = true) {
+    Model model;
+    model.owner =
+        bank_->AddOwner(name, {.resolver = can_return ? weights.Resolver() : RecipeResolver()});
+    const std::vector<LazyTensor> tensors = weights.Submodel();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      model.uids.push_back(
+          bank_->Register(model.owner, tensors[i], absl::StrCat(name, ".", i)).value().uid);
+    }
+    return model;
+  }
+
+  Model Load(const std::string& name, const TestWeights& weights, bool can_return = true) {
+    Model model = Register(name, weights, can_return);
+    const absl::Status status = bank_->EvaluateAndAllocate(model.owner);
+    EXPECT_TRUE(status.ok()) << status;
+    return model;
+  }
+
+  void ExpectContents(const Model& model, const TestWeights& weights) {
+    for (size_t i = 0; i < model.uids.size(); ++i) {
+      std::vector<std::byte> bytes(weights.Expected(i).size());
+      const absl::Status status = bank_->Read(model.uids[i], 0, absl::MakeSpan(bytes));
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(bytes, weights.Expected(i)) << i;
+    }
+  }
+
+  uint64_t Live() const { return memory_->Usage().live_bytes; }
+
+  std::shared_ptr<HostMemory> memory_;
+  std::shared_ptr<Bank> bank_;
+};
+
+TEST_F(BankLifeTest, OverBudgetTheModelUsedLongestAgoLeaves) {
+  Make({.budget_bytes = 4 * kPage, .share_content = false});
+  const TestWeights a(1), b(1, 100), c(1, 200);
+  const Model first = Load("first", a);
+  const Model second = Load("second", b);
+  ExpectContents(first, a);
+  ASSERT_TRUE(bank_->EvaluateAndAllocate(first.owner).ok());  // the first is now the younger
+  const Model third = Load("third", c);
+  EXPECT_EQ(bank_->Totals().evictions, 2u);
+  EXPECT_EQ(bank_->Snapshot().tensors[0].state, "resident");
+  EXPECT_EQ(bank_->Snapshot().tensors[2].state, "evicted");
+  EXPECT_LE(Live(), 4 * kPage);
+  EXPECT_LE(memory_->Usage().peak_bytes, 4 * kPage) << "room is made before it is used";
+  ExpectContents(second, b);
+  ExpectContents(first, a);
+  ExpectContents(third, c);
+  EXPECT_LE(memory_->Usage().peak_bytes, 4 * kPage);
+  EXPECT_EQ(LiveSourceBytes(), 0u) << "what came back holds no source either";
+}
+
+TEST_F(BankLifeTest, ALeaseIsNeverEvicted) {
+  Make({.budget_bytes = 2 * kPage, .share_content = false});
+  const TestWeights a(1), b(1, 100);
+  const Model first = Load("first", a);
+  const Lease pinned = bank_->Get(first.uids[0]).value();
+  const Model second = Register("second", b);
+  const absl::Status status = bank_->EvaluateAndAllocate(second.owner);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'second.1'")) << "the first of it had room";
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'first.0' 4096 bytes (leased)"));
+  EXPECT_EQ(HostBytesAt(pinned.address(), pinned.type().bytes()), a.Expected(0));
+}
+
+TEST_F(BankLifeTest, WhatCannotComeBackIsNeverEvicted) {
+  Make({.budget_bytes = 2 * kPage, .share_content = false});
+  const TestWeights a(1), b(1, 100);
+  const Model first = Load("first", a, /*can_return=*/false);
+  const Model second = Register("second", b);
+  const absl::Status status = bank_->EvaluateAndAllocate(second.owner);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cannot be brought back"));
+  EXPECT_EQ(bank_->Totals().evictions, 0u) << "everything is as before";
+  ExpectContents(first, a);
+  EXPECT_EQ(bank_->Totals().budget_used, 2 * kPage);
+}
+
+TEST_F(BankLifeTest, AModelLargerThanTheBudgetIsRefusedAndDoesNotEvictItself) {
+  Make({.budget_bytes = 3 * kPage, .share_content = false});
+  const TestWeights a(2);
+  const Model model = Register("large", a);
+  EXPECT_TRUE(absl::IsResourceExhausted(bank_->EvaluateAndAllocate(model.owner)));
+  EXPECT_EQ(bank_->Totals().evictions, 0u);
+}
+
+TEST_F(BankLifeTest, WhenTheDriverIsOutOfMemoryTheBankEvictsAndRetriesOnce) {
+  Make({.share_content = false}, {.capacity = 2 * kPage});
+  const TestWeights a(1), b(1, 100);
+  const Model first = Load("first", a);
+  const Model second = Load("second", b);
+  EXPECT_EQ(bank_->Totals().evictions, 2u);
+  ExpectContents(second, b);
+  ExpectContents(first, a);
+}
+
+TEST_F(BankLifeTest, SleepGivesTheBytesBackAndWakeBringsThemBack) {
+  Make({});
+  const TestWeights weights(3);
+  const Model model = Load("prefill", weights);
+  const absl::StatusOr<SleepReport> report = bank_->Sleep(model.owner);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->bytes_given_back, 6 * kPage);
+  EXPECT_EQ(Live(), 0u);
+  ASSERT_TRUE(bank_->Wake(model.owner).ok());
+  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
+  EXPECT_EQ(Live(), 6 * kPage);
+  ExpectContents(model, weights);
+}
+
+TEST_F(BankLifeTest, WhatASleeperSharesStaysForThoseWhoAreAwake) {
+  Make({});
+  const TestWeights weights(2);
+  const Model prefill = Load("prefill", weights);
+  const Model kvcache = Load("kvcache", weights);
+  EXPECT_EQ(bank_->Sleep(prefill.owner)->bytes_of_others_awake, 4 * kPage);
+  EXPECT_EQ(Live(), 4 * kPage);
+  EXPECT_EQ(bank_->Sleep(kvcache.owner)->bytes_given_back, 4 * kPage);
+  EXPECT_EQ(Live(), 0u);
+  ASSERT_TRUE(bank_->Wake(kvcache.owner).ok());
+  ExpectContents(prefill, weights);
+}
+
+TEST_F(BankLifeTest, ALeaseKeepsItsBytesThroughASleep) {
+  Make({});
+  const TestWeights weights(1);
+  const Model model = Load("prefill", weights);
+  const Lease lease = bank_->Get(model.uids[0]).value();
+  const SleepReport report = bank_->Sleep(model.owner).value();
+  EXPECT_EQ(report.bytes_leased, kPage);
+  EXPECT_EQ(report.bytes_given_back, kPage);
+  EXPECT_EQ(HostBytesAt(lease.address(), lease.type().bytes()), weights.Expected(0));
+}
+
+TEST_F(BankLifeTest, WithoutAWayBackNothingSleepsUnlessAHostCopyIsKept) {
+  Make({});
+  const TestWeights weights(1);
+  const Model model = Load("prefill", weights, /*can_return=*/false);
+  EXPECT_EQ(bank_->Sleep(model.owner)->bytes_without_way_back, 2 * kPage);
+  EXPECT_EQ(Live(), 2 * kPage);
+  EXPECT_EQ(bank_->Sleep(model.owner, {.keep_host_copy = true})->bytes_given_back, 2 * kPage);
+  EXPECT_EQ(Live(), 0u);
+  ASSERT_TRUE(bank_->Wake(model.owner).ok());
+  ExpectContents(model, weights);
+}
+
+TEST_F(BankLifeTest, ASourceThatChangedMeanwhileIsAnErrorAndNotOtherWeights) {
+  Make({});
+  TestWeights weights(1);
+  const Model model = Load("prefill", weights);
+  ASSERT_TRUE(bank_->Sleep(model.owner).ok());
+  weights.Rewrite();
+  const absl::Status status = bank_->Wake(model.owner);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'prefill.0'"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("load the model again"));
+  EXPECT_EQ(Live(), 0u);
+  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
+}
+
+TEST_F(BankLifeTest, AWakeThatFailsIsRetried) {
+  Make({});
+  const TestWeights weights(2);
+  const Model model = Load("prefill", weights);
+  ASSERT_TRUE(bank_->Sleep(model.owner).ok());
+  memory_->InjectFault({.call = HostMemory::Fault::Call::kWrite, .nth = 2});
+  EXPECT_FALSE(bank_->Wake(model.owner).ok());
+  EXPECT_EQ(memory_->Usage().live_allocations, 1u);
+  ASSERT_TRUE(bank_->Wake(model.owner).ok());
+  ExpectContents(model, weights);
+}
+
+TEST_F(BankLifeTest, UnownedTensorsAreFoundAgainUntilTheirRoomIsNeeded) {
+  Make({.budget_bytes = 4 * kPage, .keep_unowned = true, .share_content = false});
+  const TestWeights a(1), b(1, 100), c(1, 200);
+  Load("first", a);  // and dropped at once
+  EXPECT_EQ(Live(), 2 * kPage);
+  {
+    const Model again = Register("again", a);
+    EXPECT_EQ(bank_->Totals().hits, 2u);
+    ExpectContents(again, a);
+    EXPECT_EQ(bank_->Totals().evaluations, 2u);
+  }
+  const Model second = Load("second", b);
+  ASSERT_TRUE(bank_->EvaluateAndAllocate(second.owner).ok());
+  const Model third = Load("third", c);
+  EXPECT_EQ(bank_->Totals().unique_tensors, 4u)
+      << "the unowned left, although not the oldest owner";
+  ExpectContents(second, b);
+  EXPECT_EQ(bank_->Totals().evaluations, 6u) << "the second never left";
+}
+
+TEST_F(BankLifeTest, TrimDropsWhatNobodyOwns) {
+  Make({.keep_unowned = true});
+  const TestWeights a(1), b(1, 100);
+  Load("first", a);
+  const Model second = Load("second", b);
+  EXPECT_EQ(bank_->Trim(), 2 * kPage);
+  ExpectContents(second, b);
+}
+
+// Equal contents.
+
+TEST_F(BankLifeTest, TheSameCheckpointInTwoFoldersIsOnTheDeviceOnce) {
+  Make({});
+  const TestWeights original(3), copy(3);
+  const Model first = Load("original", original);
+  const Model second = Load("copy", copy);
+  EXPECT_EQ(bank_->Totals().unique_tensors, 12u) << "the files differ, so the uids do";
+  EXPECT_EQ(Live(), 6 * kPage);
+  EXPECT_EQ(bank_->Totals().device_bytes, 6 * kPage);
+  EXPECT_EQ(bank_->Totals().content_bytes_saved, 6 * kPage);
+  ExpectContents(second, copy);
+}
+
+TEST_F(BankLifeTest, TwoModelsThatDifferInOneLayerCostThatLayer) {
+  Make({});
+  const TestWeights base(4), tuned(4, 100);
+  const Model first = Load("base", base);
+  Model second = Load("tuned", tuned);
+  EXPECT_EQ(Live(), (8 + 2) * kPage);
+  ExpectContents(first, base);
+  ExpectContents(second, tuned);
+  second = Model();
+  EXPECT_EQ(Live(), 8 * kPage);
+  ExpectContents(first, base);
+}
+
+TEST_F(BankLifeTest, EqualHashesOfDifferentBytesAreNotShared) {
+  Make({.content_hash_hook = [](const Digest&) { return Digest{1, 2}; }});
+  const TestWeights a(3), b(3, 100);
+  const Model first = Load("a", a);
+  const Model second = Load("b", b);
+  ExpectContents(first, a);
+  ExpectContents(second, b);
+  EXPECT_EQ(Live(), (6 + 2) * kPage) << "and what is equal still is";
+}
+
+TEST_F(BankLifeTest, WhatCannotBeReadBackIsNotSharedAndNoError) {
+  Make({}, {.host_writable = false, .staging_bytes = 256});
+  memory_->InjectFault({.call = HostMemory::Fault::Call::kRead, .nth = 1, .for_ever = true});
+  const TestWeights original(1), copy(1);
+  const Model first = Load("original", original);
+  const Model second = Load("copy", copy);
+  EXPECT_EQ(Live(), 4 * kPage);
+  memory_->InjectFault({.call = HostMemory::Fault::Call::kRead});
+  ExpectContents(second, copy);
+}
+
+TEST_F(BankLifeTest, SharedContentsLeaveTheDeviceTogether) {
+  Make({.budget_bytes = 3 * kPage});
+  const TestWeights original(1), copy(1), other(1, 100);
+  const Model first = Load("original", original);
+  const Model second = Load("copy", copy);
+  EXPECT_EQ(Live(), 2 * kPage);
+  const Model third = Load("other", other);
+  EXPECT_EQ(bank_->Totals().evictions, 2u) << "one allocation, two tensors";
+  EXPECT_LE(Live(), 3 * kPage);
+  ExpectContents(first, original);
+  ExpectContents(second, copy);
+  ExpectContents(third, other);
+  EXPECT_LE(memory_->Usage().peak_bytes, 3 * kPage);
+}
+
+}  // namespace
+}  // namespace npubank
