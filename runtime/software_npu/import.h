@@ -10,7 +10,8 @@
 // already; OUT_OF_DEVICE_MEMORY for what a kernel refuses to pin: memory that is not there, memory
 // that may not be written without the read-only flag, writable shared mappings of files.
 // Shared pages are mapped a second time, so they outlive an early munmap by the host, as pinned
-// pages do; private ones must stay mapped until they are freed.
+// pages do; private ones must stay mapped until they are freed. Until then their addresses must
+// hold nothing else.
 #ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_IMPORT_H_
 #define NPUBANK_RUNTIME_SOFTWARE_NPU_IMPORT_H_
 

@@ -1,0 +1,189 @@
+// What driver and device say about themselves, one test per fact of a real NPU.
+#include <gtest/gtest.h>
+#include <sys/sysinfo.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/unit/software_npu/driver_fixture.h"
+
+namespace npubank {
+namespace {
+
+class DeviceTest : public DriverTest {
+ protected:
+  ze_device_properties_t Properties() {
+    ze_device_properties_t properties = {};
+    properties.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES;
+    EXPECT_EQ(zeDeviceGetProperties(device_, &properties), ZE_RESULT_SUCCESS);
+    return properties;
+  }
+
+  std::set<std::string> Extensions() {
+    uint32_t count = 0;
+    EXPECT_EQ(zeDriverGetExtensionProperties(driver_, &count, nullptr), ZE_RESULT_SUCCESS);
+    std::vector<ze_driver_extension_properties_t> extensions(count);
+    EXPECT_EQ(zeDriverGetExtensionProperties(driver_, &count, extensions.data()),
+              ZE_RESULT_SUCCESS);
+    std::set<std::string> names;
+    for (const auto& extension : extensions) names.insert(extension.name);
+    return names;
+  }
+};
+
+TEST_F(DeviceTest, IsOneIntegratedNpuWithoutSubdevices) {
+  uint32_t count = 0;
+  ASSERT_EQ(zeDeviceGet(driver_, &count, nullptr), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(count, 1u);
+  const ze_device_properties_t properties = Properties();
+  EXPECT_EQ(properties.type, ZE_DEVICE_TYPE_VPU);
+  EXPECT_EQ(std::string(properties.name), "npubank software NPU");
+  EXPECT_EQ(properties.flags, uint32_t{ZE_DEVICE_PROPERTY_FLAG_INTEGRATED});
+  count = 7;
+  ASSERT_EQ(zeDeviceGetSubDevices(device_, &count, nullptr), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(count, 0u);
+}
+
+TEST_F(DeviceTest, MaxAllocationIsTheMachinesMemoryAndNoBudget) {
+  struct sysinfo info = {};
+  ASSERT_EQ(sysinfo(&info), 0);
+  EXPECT_EQ(Properties().maxMemAllocSize, uint64_t{info.totalram} * info.mem_unit);
+}
+
+TEST_F(DeviceTest, TheOneMemoryIsDdrOfTotalSizeZero) {
+  uint32_t count = 0;
+  ASSERT_EQ(zeDeviceGetMemoryProperties(device_, &count, nullptr), ZE_RESULT_SUCCESS);
+  ASSERT_EQ(count, 1u);
+  ze_device_memory_properties_t memory = {};
+  memory.stype = ZE_STRUCTURE_TYPE_DEVICE_MEMORY_PROPERTIES;
+  ASSERT_EQ(zeDeviceGetMemoryProperties(device_, &count, &memory), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(std::string(memory.name), "DDR");
+  EXPECT_EQ(memory.totalSize, 0u);
+}
+
+TEST_F(DeviceTest, HasOneQueueGroupForComputeAndCopy) {
+  uint32_t count = 0;
+  ASSERT_EQ(zeDeviceGetCommandQueueGroupProperties(device_, &count, nullptr), ZE_RESULT_SUCCESS);
+  ASSERT_EQ(count, 1u);
+  ze_command_queue_group_properties_t group = {};
+  group.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_GROUP_PROPERTIES;
+  ASSERT_EQ(zeDeviceGetCommandQueueGroupProperties(device_, &count, &group), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(group.flags, uint32_t{ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE |
+                                  ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY});
+  EXPECT_EQ(group.numQueues, 1u);
+  EXPECT_EQ(group.maxMemoryFillPatternSize, 4u);
+}
+
+TEST_F(DeviceTest, OtherOrdinalsThanZeroAreInvalid) {
+  ze_command_queue_desc_t queue_desc = {};
+  queue_desc.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC;
+  queue_desc.ordinal = 1;
+  ze_command_queue_handle_t queue = nullptr;
+  EXPECT_EQ(zeCommandQueueCreate(context_, device_, &queue_desc, &queue),
+            ZE_RESULT_ERROR_INVALID_ARGUMENT);
+  ze_command_list_desc_t list_desc = {};
+  list_desc.stype = ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC;
+  list_desc.commandQueueGroupOrdinal = 1;
+  ze_command_list_handle_t list = nullptr;
+  EXPECT_EQ(zeCommandListCreate(context_, device_, &list_desc, &list),
+            ZE_RESULT_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_F(DeviceTest, ReportsTheGraphExtensionAndItsOlderNames) {
+  const std::set<std::string> names = Extensions();
+  EXPECT_EQ(names.count("ZE_extension_graph"), 1u);
+  for (int minor = 2; minor <= 8; ++minor) {
+    const std::string name = "ZE_extension_graph_1_" + std::to_string(minor);
+    EXPECT_EQ(names.count(name), 1u) << name;
+    void* table = nullptr;
+    EXPECT_EQ(zeDriverGetExtensionFunctionAddress(driver_, name.c_str(), &table),
+              ZE_RESULT_SUCCESS);
+    EXPECT_EQ(table, static_cast<const void*>(graphs_));
+  }
+}
+
+TEST_F(DeviceTest, SystemMemoryImportIsReportedOnlyWhenItIsOn) {
+  EXPECT_EQ(Extensions().count("ZE_extension_external_memmap_sysmem"), 0u);
+  SetSwitches({{"NPUBANK_NPU_IMPORT", "1"}});
+  EXPECT_EQ(Extensions().count("ZE_extension_external_memmap_sysmem"), 1u);
+}
+
+TEST_F(DeviceTest, UnknownExtensionsHaveNoAddress) {
+  void* table = nullptr;
+  EXPECT_EQ(zeDriverGetExtensionFunctionAddress(driver_, "ZE_extension_graph_9_9", &table),
+            ZE_RESULT_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_F(DeviceTest, DmaBufsCanBeImportedAndExported) {
+  ze_device_external_memory_properties_t properties = {};
+  properties.stype = ZE_STRUCTURE_TYPE_DEVICE_EXTERNAL_MEMORY_PROPERTIES;
+  ASSERT_EQ(zeDeviceGetExternalMemoryProperties(device_, &properties), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(properties.memoryAllocationImportTypes, uint32_t{ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF});
+  EXPECT_EQ(properties.memoryAllocationExportTypes, uint32_t{ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF});
+}
+
+TEST_F(DeviceTest, WhatANpuDoesNotHaveIsUnsupported) {
+  uint8_t* const memory = Device(4096);
+  ze_ipc_mem_handle_t ipc = {};
+  EXPECT_EQ(zeMemGetIpcHandle(context_, memory, &ipc), ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  EXPECT_EQ(zeMemCloseIpcHandle(context_, memory), ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  EXPECT_EQ(zeContextMakeMemoryResident(context_, device_, memory, 4096),
+            ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  EXPECT_EQ(zeContextEvictMemory(context_, device_, memory, 4096),
+            ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  EXPECT_EQ(zeContextSystemBarrier(context_, device_), ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  const ze_memory_free_ext_desc_t free_desc = {ZE_STRUCTURE_TYPE_MEMORY_FREE_EXT_DESC, nullptr,
+                                               ZE_DRIVER_MEMORY_FREE_POLICY_EXT_FLAG_DEFER_FREE};
+  EXPECT_EQ(zeMemFreeExt(context_, &free_desc, memory), ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  size_t page = 0;
+  EXPECT_EQ(zeVirtualMemQueryPageSize(context_, device_, 1, &page),
+            ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  void* reserved = nullptr;
+  EXPECT_EQ(zeVirtualMemReserve(context_, memory, 65536, &reserved),
+            ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  Free(memory);
+}
+
+TEST_F(DeviceTest, CommandsThatANpuDoesNotHaveAreUnsupported) {
+  uint8_t* const memory = Device(4096);
+  const ze_command_list_handle_t list = NewList();
+  const size_t size = 4096;
+  const void* const range = memory;
+  const void* ranges[] = {range};
+  EXPECT_EQ(zeCommandListAppendMemoryRangesBarrier(list, 1, &size, ranges, nullptr, 0, nullptr),
+            ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  EXPECT_EQ(zeCommandListAppendMemoryPrefetch(list, memory, size),
+            ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  EXPECT_EQ(
+      zeCommandListAppendMemAdvise(list, device_, memory, size, ZE_MEMORY_ADVICE_SET_READ_MOSTLY),
+      ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  EXPECT_EQ(zeCommandListAppendMemoryCopyFromContext(list, memory, context_, memory, size, nullptr,
+                                                     0, nullptr),
+            ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  Free(memory);
+}
+
+TEST_F(DeviceTest, ImmediateListsAreUnsupported) {
+  ze_command_queue_desc_t desc = {};
+  desc.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC;
+  ze_command_list_handle_t list = nullptr;
+  EXPECT_EQ(zeCommandListCreateImmediate(context_, device_, &desc, &list),
+            ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+}
+
+TEST_F(DeviceTest, WithoutHostAccessTheDeviceIsNotIntegrated) {
+  SetSwitches({{"NPUBANK_NPU_HOST_ACCESS", "0"}});
+  EXPECT_EQ(Properties().flags, 0u);
+}
+
+TEST_F(DeviceTest, ASwitchThatIsNotUnderstoodChangesNothing) {
+  SetSwitches({{"NPUBANK_NPU_HOST_ACCESS", "perhaps"},
+               {"NPUBANK_NPU_PAGE_SIZE", "12345"},
+               {"NPUBANK_NPU_CAPACITY", "99999999999G"}});
+  EXPECT_EQ(Properties().flags, uint32_t{ZE_DEVICE_PROPERTY_FLAG_INTEGRATED});
+  Free(Device(1));
+}
+
+}  // namespace
+}  // namespace npubank

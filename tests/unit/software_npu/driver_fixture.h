@@ -1,0 +1,72 @@
+// DriverTest: the software NPU found through the real loader, with short ways to make things.
+//
+//   class MemoryTest : public DriverTest {};
+//   TEST_F(MemoryTest, ...) { uint8_t* bytes = Device(100); ... Free(bytes); }
+//
+// Every test must give back what it made: TearDown compares the driver's own counts. Handles from
+// New... are destroyed by TearDown; memory is the test's.
+#ifndef NPUBANK_TESTS_UNIT_SOFTWARE_NPU_DRIVER_FIXTURE_H_
+#define NPUBANK_TESTS_UNIT_SOFTWARE_NPU_DRIVER_FIXTURE_H_
+
+#include <gtest/gtest.h>
+#include <level_zero/ze_api.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/level_zero/graph_extension.h"
+#include "runtime/level_zero/software_npu_extension.h"
+
+namespace npubank {
+
+inline constexpr uint64_t kForEver = UINT64_MAX;
+
+class DriverTest : public ::testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  static level_zero::SoftwareNpuStatistics Statistics();
+  static const level_zero::SoftwareNpuExtension& Software();
+  // Sets switches of the software NPU until the end of the test.
+  void SetSwitches(const std::map<std::string, std::string>& variables);
+
+  // Memory; a failure fails the test and gives null.
+  uint8_t* Host(size_t bytes) { return Allocate(ZE_MEMORY_TYPE_HOST, bytes); }
+  uint8_t* Device(size_t bytes) { return Allocate(ZE_MEMORY_TYPE_DEVICE, bytes); }
+  uint8_t* Allocate(ze_memory_type_t type, size_t bytes);
+  ze_result_t TryAllocate(ze_memory_type_t type, size_t bytes, void** out, size_t alignment = 0,
+                          uint32_t flags = 0, const void* chain = nullptr);
+  void Free(void* pointer) { EXPECT_EQ(zeMemFree(context_, pointer), ZE_RESULT_SUCCESS); }
+
+  ze_command_list_handle_t NewList();
+  ze_fence_handle_t NewFence();
+  // Events of one pool, made with it.
+  std::vector<ze_event_handle_t> NewEvents(uint32_t count);
+
+  ze_result_t Submit(ze_command_list_handle_t list, ze_fence_handle_t fence) {
+    return zeCommandQueueExecuteCommandLists(queue_, 1, &list, fence);
+  }
+  // Closes the list, executes it and waits: what its fence says.
+  ze_result_t Execute(ze_command_list_handle_t list);
+  ze_result_t Copy(void* to, const void* from, size_t bytes);
+
+  ze_driver_handle_t driver_ = nullptr;
+  ze_device_handle_t device_ = nullptr;
+  ze_context_handle_t context_ = nullptr;
+  ze_command_queue_handle_t queue_ = nullptr;
+  const level_zero::GraphExtension* graphs_ = nullptr;
+
+ private:
+  std::vector<std::string> switches_;
+  std::vector<ze_command_list_handle_t> lists_;
+  std::vector<ze_fence_handle_t> fences_;
+  std::vector<ze_event_handle_t> events_;
+  std::vector<ze_event_pool_handle_t> pools_;
+};
+
+}  // namespace npubank
+
+#endif  // NPUBANK_TESTS_UNIT_SOFTWARE_NPU_DRIVER_FIXTURE_H_

@@ -1,0 +1,108 @@
+// Calls that are made to fail, and a device that is made to go.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "tests/unit/software_npu/driver_fixture.h"
+
+namespace npubank {
+namespace {
+
+class FaultTest : public DriverTest {
+ protected:
+  ze_result_t AllocateAndFree() {
+    void* memory = nullptr;
+    const ze_result_t result = TryAllocate(ZE_MEMORY_TYPE_DEVICE, 1, &memory);
+    if (result == ZE_RESULT_SUCCESS) Free(memory);
+    return result;
+  }
+};
+
+TEST_F(FaultTest, TheNthCallFailsOnce) {
+  Software().pfnFailCall("zeMemAllocDevice", 3, 0, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+  EXPECT_EQ(AllocateAndFree(), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(AllocateAndFree(), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(AllocateAndFree(), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+  EXPECT_EQ(AllocateAndFree(), ZE_RESULT_SUCCESS);
+}
+
+TEST_F(FaultTest, TheNthCallAndAllAfterItFail) {
+  Software().pfnFailCall("zeMemAllocDevice", 2, 1, ZE_RESULT_ERROR_DEVICE_LOST);
+  EXPECT_EQ(AllocateAndFree(), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(AllocateAndFree(), ZE_RESULT_ERROR_DEVICE_LOST);
+  EXPECT_EQ(AllocateAndFree(), ZE_RESULT_ERROR_DEVICE_LOST);
+  Software().pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
+  EXPECT_EQ(AllocateAndFree(), ZE_RESULT_SUCCESS);
+}
+
+TEST_F(FaultTest, NoNameStandsForEveryCallThatCanFail) {
+  Software().pfnFailCall("", 2, 0, ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY);
+  EXPECT_EQ(AllocateAndFree(), ZE_RESULT_SUCCESS) << "freeing does not count";
+  const ze_context_desc_t desc = {ZE_STRUCTURE_TYPE_CONTEXT_DESC, nullptr, 0};
+  ze_context_handle_t context = nullptr;
+  EXPECT_EQ(zeContextCreate(driver_, &desc, &context), ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY);
+}
+
+TEST_F(FaultTest, CallsAreCounted) {
+  Software().pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(AllocateAndFree(), ZE_RESULT_SUCCESS);
+  uint64_t count = 0;
+  ASSERT_EQ(Software().pfnCountCalls("zeMemAllocDevice", &count), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(count, 3u);
+  ASSERT_EQ(Software().pfnCountCalls("zeMemFree", &count), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(count, 3u);
+  ASSERT_EQ(Software().pfnCountCalls("", &count), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(count, 3u);
+}
+
+// What is decided once per process runs in a process of its own, which this test starts as another
+// run of its program with one (disabled) test.
+int RunAlone(const char* test) {
+  const std::string command = "/proc/self/exe";
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string filter = std::string("--gtest_filter=") + test;
+    execl(command.c_str(), "alone", filter.c_str(), "--gtest_also_run_disabled_tests",
+          "--gtest_brief=1", static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(FaultTest, TheEnvironmentNamesFaults) {
+  setenv("NPUBANK_NPU_FAIL", "zeMemAllocDevice:1,zeMemAllocHost:2:forever", 1);
+  EXPECT_EQ(RunAlone("FaultTest.DISABLED_FaultsOfTheEnvironment"), 0);
+  unsetenv("NPUBANK_NPU_FAIL");
+}
+
+TEST_F(FaultTest, DISABLED_FaultsOfTheEnvironment) {
+  EXPECT_EQ(AllocateAndFree(), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+  EXPECT_EQ(AllocateAndFree(), ZE_RESULT_SUCCESS);
+  Free(Host(1));
+  void* memory = nullptr;
+  EXPECT_EQ(TryAllocate(ZE_MEMORY_TYPE_HOST, 1, &memory), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+  EXPECT_EQ(TryAllocate(ZE_MEMORY_TYPE_HOST, 1, &memory), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+}
+
+TEST_F(FaultTest, ADeviceThatIsLostStaysLost) {
+  EXPECT_EQ(RunAlone("FaultTest.DISABLED_DeviceLostAtTheSecondSubmission"), 0);
+}
+
+TEST_F(FaultTest, DISABLED_DeviceLostAtTheSecondSubmission) {
+  SetSwitches({{"NPUBANK_NPU_DEVICE_LOST", "2"}});
+  uint8_t* const memory = Device(64);
+  EXPECT_EQ(Copy(memory, memory + 32, 32), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(Copy(memory, memory + 32, 32), ZE_RESULT_ERROR_DEVICE_LOST);
+  EXPECT_EQ(Copy(memory, memory + 32, 32), ZE_RESULT_ERROR_DEVICE_LOST);
+  EXPECT_EQ(zeDeviceGetStatus(device_), ZE_RESULT_ERROR_DEVICE_LOST);
+  EXPECT_EQ(zeContextGetStatus(context_), ZE_RESULT_ERROR_DEVICE_LOST);
+  EXPECT_EQ(zeCommandQueueSynchronize(queue_, kForEver), ZE_RESULT_ERROR_DEVICE_LOST);
+  Free(memory);
+}
+
+}  // namespace
+}  // namespace npubank
