@@ -9,16 +9,6 @@
 
 #include "lazy_tensor/mutex.h"
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-// TBB's headers are compiled here, with the sanitizer, and its library is not: only half of how TBB
-// hands over its own task objects is seen. Reports whose top frame is in those headers are that; a
-// race in a piece of ours has our own code on top and is still reported.
-extern "C" const char* __tsan_default_suppressions();
-extern "C" const char* __tsan_default_suppressions() { return "race_top:oneapi/tbb/\n"; }
-#endif
-#endif
-
 namespace npubank {
 namespace {
 
