@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iostream>
 #include <memory>
@@ -14,7 +15,8 @@
 #include "runtime/memory/placed.h"
 #include "runtime/memory/shared_tiles.h"
 #include "runtime/memory/tiles.h"
-#include "tests/unit/runtime/memory/allocation_trace.h"
+#include "tests/support/temporary_file.h"
+#include "tools/allocation_trace.h"
 
 namespace npubank {
 namespace {
@@ -92,7 +94,9 @@ class TraceTest : public ::testing::TestWithParam<std::string> {
     const std::string path =
         std::string(NPUBANK_SOURCE_DIR "/../shared/alloc_traces/") + GetParam() + ".txt";
     auto trace = AllocationTrace::Load(path);
-    if (!trace) GTEST_SKIP() << "the optional data " << path << " is not there";
+    if (absl::IsNotFound(trace.status()))
+      GTEST_SKIP() << "the optional data " << path << " is not there";
+    ASSERT_TRUE(trace.ok()) << trace.status();
     trace_ = *std::move(trace);
   }
 
@@ -134,6 +138,19 @@ TEST_P(TraceTest, TiledStaysCloseAlsoWherePagesAreAsLargeAsTiles) {
   Replay(*std::make_shared<SharedTiles>(tiles, 2 << 20));
   std::cout << GetParam() << ": tiled, pages of 2 MiB " << Ratio(tiles->peak()) << std::endl;
   EXPECT_LE(Ratio(tiles->peak()), 1.06);
+}
+
+TEST(AllocationTraceTest, ALineOfAnotherFormIsNamed) {
+  for (const absl::string_view text :
+       {"alloc 1", "alloc 1 0", "alloc 1 -5", "alloc 1 99999999999999999999", "free 1", "grow 1 2",
+        "alloc 1 2\nalloc 1 2", "alloc 1 2 3", "alloc 1 2\nfree 1\nfree 1", "\n"}) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+    const testing::TemporaryFile file(std::vector<std::byte>(bytes, bytes + text.size()));
+    const absl::Status status = AllocationTrace::Load(file.path()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_NE(status.message().find("line "), absl::string_view::npos) << status;
+  }
+  EXPECT_TRUE(absl::IsNotFound(AllocationTrace::Load("/no/such/trace").status()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Traces, TraceTest,

@@ -1,0 +1,69 @@
+#include "runtime/memory/read_ahead.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "lazy_tensor/source.h"
+#include "tests/support/temporary_file.h"
+
+namespace npubank {
+namespace {
+
+class ReadAheadTest : public ::testing::Test {
+ protected:
+  static constexpr size_t kBytes = 20 << 20;
+
+  void SetUp() override {
+    auto source = Source::OpenFile(file_.path());
+    ASSERT_TRUE(source.ok()) << source.status();
+    source_ = *std::move(source);
+    auto mapping = source_->View(0, kBytes);
+    ASSERT_TRUE(mapping.ok()) << mapping.status();
+    mapping_ = *mapping;
+  }
+
+  testing::TemporaryFile file_{std::vector<std::byte>(kBytes)};
+  std::shared_ptr<Source> source_;
+  absl::Span<const std::byte> mapping_;
+};
+
+TEST_F(ReadAheadTest, AllThatIsAddedIsAskedFor) {
+  ReadAhead read_ahead;
+  read_ahead.Finish();
+  EXPECT_EQ(read_ahead.bytes(), 0u);
+  read_ahead.Add(mapping_.subspan(100, 5000));
+  read_ahead.Add({});
+  read_ahead.Add(mapping_.subspan(4096, kBytes - 5000));
+  read_ahead.Finish();
+  EXPECT_EQ(read_ahead.bytes(), kBytes);
+}
+
+TEST_F(ReadAheadTest, WhatIsDroppedIsNotTouchedAgain) {
+  ReadAhead read_ahead;
+  for (int i = 0; i < 50; ++i) read_ahead.Add(mapping_);
+  read_ahead.Drop(mapping_);
+  const uint64_t bytes = read_ahead.bytes();
+  EXPECT_LT(bytes, 50 * kBytes);
+  source_.reset();  // unmaps: a step that came now would be seen by a sanitizer, or ask for nothing
+  read_ahead.Finish();
+  EXPECT_EQ(read_ahead.bytes(), bytes);
+}
+
+TEST_F(ReadAheadTest, AFileThatShrankDoesNoHarm) {
+  ASSERT_EQ(truncate(file_.path().c_str(), 4096), 0);
+  ReadAhead read_ahead;
+  read_ahead.Add(mapping_);
+  read_ahead.Finish();
+  EXPECT_EQ(read_ahead.bytes(), kBytes);
+}
+
+TEST_F(ReadAheadTest, TheEndDropsWhatHasNotBegun) {
+  ReadAhead read_ahead;
+  for (int i = 0; i < 1000; ++i) read_ahead.Add(mapping_);
+}
+
+}  // namespace
+}  // namespace npubank
