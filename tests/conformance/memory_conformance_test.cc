@@ -1,8 +1,11 @@
 // What every strategy of device memory must do, whatever the driver lets it.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdint>
-#include <set>
+#include <fstream>
+#include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -218,6 +221,36 @@ TEST_P(ImportConformance, AFileIsImportedOnceAndSharedWithoutACopy) {
   EXPECT_EQ(Driver().live_imports, 1u);
   second->reset();
   EXPECT_EQ(Driver().live_imports, 0u);
+}
+
+// Of this process: what the system cannot take from a file again.
+uint64_t AnonymousBytes() {
+  std::ifstream status("/proc/self/status");
+  uint64_t kibibytes = 0;
+  for (std::string word; status >> word;)
+    if (word == "RssAnon:") status >> kibibytes;
+  return kibibytes << 10;
+}
+
+TEST_P(ImportConformance, ALargeFileCostsNoMemoryAndNoCopies) {
+  constexpr uint64_t kBytes = 256 << 20;
+  const testing::TemporaryFile file;
+  ASSERT_EQ(truncate(file.path().c_str(), kBytes), 0);
+  auto source = Source::OpenFile(file.path());
+  ASSERT_TRUE(source.ok()) << source.status();
+  const uint64_t copied = Driver().copied_bytes;
+  const uint64_t anonymous = AnonymousBytes();
+  std::vector<std::unique_ptr<DeviceAllocation>> tensors;
+  for (uint64_t offset = 0; offset < kBytes; offset += 1 << 20) {
+    auto tensor = memory_->Import(*source, offset, 1 << 20, "wq");
+    ASSERT_TRUE(tensor.ok()) << tensor.status();
+    tensors.push_back(*std::move(tensor));
+  }
+  EXPECT_EQ(memory_->Usage().imported_bytes, kBytes);
+  EXPECT_EQ(memory_->Usage().held_bytes, 0u);
+  EXPECT_EQ(Driver().live_imports, 1u);
+  EXPECT_EQ(Driver().copied_bytes, copied);
+  EXPECT_LT(AnonymousBytes(), anonymous + (32 << 20));
 }
 
 TEST_P(ImportConformance, WhatTheDeviceCannotUseWhereItIsMustBeCopied) {
