@@ -80,8 +80,8 @@ absl::StatusOr<std::shared_ptr<Tiled>> Tiled::Create(std::shared_ptr<level_zero:
   return tiled;
 }
 
-// Half of the largest power of two that can be had, because staging buffers, imports and graphs need
-// addresses of the same device.
+// Half of the largest power of two that can be had, because staging buffers, imports and graphs
+// need addresses of the same device.
 absl::Status Tiled::ReserveRange(uint64_t least_bytes) {
   NPUBANK_ASSIGN_OR_RETURN(const uint64_t most, LargestRange(device_, least_bytes));
   const uint64_t bytes = RoundUp(std::max(most / 2, least_bytes), page_bytes_);

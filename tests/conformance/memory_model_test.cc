@@ -15,8 +15,8 @@ namespace npubank {
 namespace {
 
 constexpr int kSteps = 10000;
-constexpr size_t kMostTensors = 60;
-constexpr int kFullCheckEvery = 250;
+constexpr size_t kMostTensors = 500;  // more than the device has room for
+constexpr int kFullCheckEvery = 500;
 
 class MemoryModel : public MemoryFixture {
  protected:
@@ -27,7 +27,7 @@ class MemoryModel : public MemoryFixture {
     const uint64_t kind = Below(100);
     if (kind < 50) return 1 + Below(5000);
     if (kind < 85) return 1 + Below(200) * 1024;
-    if (kind < 97) return 65536 * (1 + Below(8));
+    if (kind < 95) return 65536 * (1 + Below(8));
     return imported() ? kFileBytes - Below(4096) : 1 + Below(6 << 20);
   }
 

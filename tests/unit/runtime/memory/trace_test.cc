@@ -21,6 +21,9 @@
 namespace npubank {
 namespace {
 
+// The address of memory that is only counted; nobody touches it.
+std::byte* const kNowhere = reinterpret_cast<std::byte*>(uintptr_t{4096});
+
 // Memory that is only counted; whole pages of it.
 class Counted : public Strategy {
  public:
@@ -38,7 +41,7 @@ class Counted : public Strategy {
       counted_.peak_ = std::max(counted_.peak_, counted_.live_);
     }
     ~CountedBlock() override { counted_.live_ -= bytes_; }
-    std::byte* address() const override { return nullptr; }
+    std::byte* address() const override { return kNowhere; }
     uint64_t reserved_bytes() const override { return bytes_; }
 
    private:
@@ -75,7 +78,7 @@ class CountedTiles : public Strategy {
       tiles_.Give(pieces_);
       tiles_.TakeUnneeded();
     }
-    std::byte* address() const override { return nullptr; }
+    std::byte* address() const override { return kNowhere; }
     uint64_t reserved_bytes() const override { return bytes_; }
 
    private:
