@@ -7,19 +7,15 @@
 #include "absl/strings/str_replace.h"
 
 namespace npubank {
-namespace {
 
-// absl knows a flag by its C++ name, so the dashes inside a flag's name become underscores.
 void RewriteDashes(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (argv[i][0] != '-' || argv[i][1] != '-') continue;
-    if (argv[i][2] == '\0') return;  // a lone "--": what follows are no flags
+    if (argv[i][2] == '\0') return;
     for (char* at = argv[i] + 2; *at != '\0' && *at != '='; ++at)
       if (*at == '-') *at = '_';
   }
 }
-
-}  // namespace
 
 std::vector<std::string> ParseFlags(absl::string_view usage, int argc, char** argv) {
   RewriteDashes(argc, argv);

@@ -16,6 +16,10 @@
 
 namespace npubank {
 
+// In place: dashes inside flags' names become underscores, as absl knows them. Values, and whatever
+// stands after a lone "--", are left alone.
+void RewriteDashes(int argc, char** argv);
+
 // Returns the arguments that are not flags, without the program's name.
 std::vector<std::string> ParseFlags(absl::string_view usage, int argc, char** argv);
 

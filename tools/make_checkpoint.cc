@@ -7,8 +7,6 @@
 #include <string>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
@@ -16,7 +14,7 @@
 #include "lazy_tensor/element_type.h"
 #include "lazy_tensor/status_macros.h"
 #include "tools/checkpoint_writer.h"
-#include "tools/dashed_flags.h"
+#include "tools/command_line.h"
 
 ABSL_FLAG(std::string, out, "", "folder to write; made if it does not exist");
 ABSL_FLAG(int64_t, layers, 12, "decoder layers");
@@ -61,11 +59,6 @@ absl::Status Run() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Writes a Llama-shaped checkpoint of repeatable random numbers.");
-  npubank::AcceptDashes(argc, argv);
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = Run();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "make-checkpoint: %s\n", std::string(status.message()).c_str());
-  return 1;
+  npubank::ParseFlags("Writes a Llama-shaped checkpoint of repeatable random numbers.", argc, argv);
+  return npubank::ExitStatus(Run());
 }

@@ -14,7 +14,6 @@
 #include "lazy_tensor/formats/checkpoint.h"
 #include "lazy_tensor/recipe.h"
 #include "tests/unit/formats/test_files.h"
-#include "tools/dashed_flags.h"
 
 namespace npubank {
 namespace {
@@ -184,16 +183,6 @@ TEST(CheckpointWriterTest, NoTemporaryFileStaysBehind) {
     names.push_back(entry.path().filename().string());
   }
   EXPECT_THAT(names, testing::UnorderedElementsAre("config.json", "model.safetensors"));
-}
-
-TEST(DashedFlagsTest, DashesInNamesBecomeUnderscores) {
-  std::vector<std::string> words = {"bin", "--kv-heads=4-5", "--prompt-ids", "1-2", "-x-y",
-                                    "--",  "--left-alone"};
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  AcceptDashes(static_cast<int>(argv.size()), argv.data());
-  EXPECT_THAT(words, testing::ElementsAre("bin", "--kv_heads=4-5", "--prompt_ids", "1-2", "-x-y",
-                                          "--", "--left-alone"));
 }
 
 }  // namespace
