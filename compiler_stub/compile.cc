@@ -39,6 +39,18 @@ std::optional<WeightFormat> WeightFormatFromName(absl::string_view name) {
   return std::nullopt;
 }
 
+std::optional<AttentionForm> AttentionFormFromName(absl::string_view name) {
+  if (name == "whole") return AttentionForm::kWhole;
+  if (name == "perhead") return AttentionForm::kPerHead;
+  return std::nullopt;
+}
+
+std::optional<Schedule> ScheduleFromName(absl::string_view name) {
+  if (name == "serial") return Schedule::kSerial;
+  if (name == "parallel") return Schedule::kParallel;
+  return std::nullopt;
+}
+
 absl::StatusOr<std::string> Compile(const ModelConfig& config, const TensorFinder& find,
                                     const CompileOptions& options) {
   NPUBANK_RETURN_IF_ERROR(CheckOptions(config, options));

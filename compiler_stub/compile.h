@@ -52,6 +52,8 @@ enum class AttentionForm {
   kWhole,    // scores of all heads at once: [heads, S, N]
   kPerHead,  // one head after the other: [1, S, N], less memory, more operations
 };
+std::optional<AttentionForm> AttentionFormFromName(absl::string_view name);  // "whole", "perhead"
+std::optional<Schedule> ScheduleFromName(absl::string_view name);            // "serial", "parallel"
 
 struct CompileOptions {
   std::string name;

@@ -24,6 +24,9 @@ ABSL_FLAG(int64_t, tokens, 100, "tokens to generate");
 ABSL_FLAG(std::string, weights, "f16", "weights on the device: keep, f32, f16 or bf16");
 ABSL_FLAG(int64_t, chunk, 64, "positions the prefill submodel takes at once");
 ABSL_FLAG(int64_t, context, 0, "positions in the cache; 0: the model's, at most 1024");
+ABSL_FLAG(std::string, attention, "whole", "all heads at once, or head after head: whole, perhead");
+ABSL_FLAG(std::string, schedule, "serial", "order that the memory plan allows: serial, parallel");
+ABSL_FLAG(std::string, save_blobs, "", "folder to write the compiled submodels to, NAME.npbs each");
 ABSL_FLAG(std::string, device, "auto", "auto, software or hardware");
 ABSL_FLAG(int, workers, -1, "threads that evaluate weights; 0: inline; -1: one per core");
 ABSL_FLAG(bool, ids, false, "print the token ids");
@@ -44,6 +47,19 @@ absl::StatusOr<ModelRunOptions> ModelFromFlags() {
     return absl::InvalidArgumentError(
         absl::StrCat("--weights ", weights, " is not one of keep, f32, f16, bf16"));
   options.weights = *format;
+  const std::string attention = absl::GetFlag(FLAGS_attention);
+  const auto form = AttentionFormFromName(attention);
+  if (!form)
+    return absl::InvalidArgumentError(
+        absl::StrCat("--attention ", attention, " is not one of whole, perhead"));
+  options.attention = *form;
+  const std::string schedule = absl::GetFlag(FLAGS_schedule);
+  const auto order = ScheduleFromName(schedule);
+  if (!order)
+    return absl::InvalidArgumentError(
+        absl::StrCat("--schedule ", schedule, " is not one of serial, parallel"));
+  options.schedule = *order;
+  options.save_blobs = absl::GetFlag(FLAGS_save_blobs);
   options.chunk = absl::GetFlag(FLAGS_chunk);
   options.context = absl::GetFlag(FLAGS_context);
   if (options.chunk < 1 || options.context < 0)

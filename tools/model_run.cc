@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "bank/atomic_file.h"
 #include "lazy_tensor/formats/checkpoint.h"
 #include "lazy_tensor/formats/vocabulary.h"
 #include "lazy_tensor/retention.h"
@@ -50,12 +51,22 @@ absl::StatusOr<std::optional<Tokenizer>> FindTokenizer(const Checkpoint& checkpo
   return std::optional<Tokenizer>(std::move(tokenizer));
 }
 
+absl::Status SaveBlob(const std::string& folder, const std::string& name, const std::string& blob) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);  // what fails here, fails below by name
+  NPUBANK_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(folder + "/" + name + ".npbs"));
+  NPUBANK_RETURN_IF_ERROR(file.Append(blob));
+  return file.Commit();
+}
+
 // The two submodels: prefill for the prompt, kvcache for each next token.
 absl::StatusOr<std::vector<std::string>> CompileSubmodels(const Checkpoint& checkpoint,
                                                           const ModelRunOptions& options) {
   const ModelConfig& config = checkpoint.config();
   CompileOptions compile;
   compile.weights = options.weights;
+  compile.attention = options.attention;
+  compile.schedule = options.schedule;
   compile.context =
       options.context > 0 ? options.context : std::min(config.context_length, kDefaultContext);
   std::vector<std::string> blobs;
@@ -66,6 +77,8 @@ absl::StatusOr<std::vector<std::string>> CompileSubmodels(const Checkpoint& chec
     compile.chunk = chunk;
     const TensorFinder find = [&](absl::string_view tensor) { return checkpoint.Find(tensor); };
     NPUBANK_ASSIGN_OR_RETURN(std::string blob, Compile(config, find, compile));
+    if (!options.save_blobs.empty())
+      NPUBANK_RETURN_IF_ERROR(SaveBlob(options.save_blobs, name, blob));
     blobs.push_back(std::move(blob));
   }
   return blobs;

@@ -35,6 +35,9 @@ struct ModelRunOptions {
   WeightFormat weights = WeightFormat::kF16;
   int64_t chunk = 64;   // positions the prefill submodel takes at once
   int64_t context = 0;  // positions in the cache; 0: the model's own, at most 1024
+  AttentionForm attention = AttentionForm::kWhole;
+  Schedule schedule = Schedule::kSerial;
+  std::string save_blobs;  // a folder for the compiled submodels, NAME.npbs each; empty: not kept
 };
 
 // The device and the bank that models are loaded on.
