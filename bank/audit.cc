@@ -92,11 +92,18 @@ AuditReport AuditBooks(const Registry& registry, const DeviceMemory& device,
   for (const RecipePtr& recipe : recipes) sources.Add(*recipe);
   report.source_bytes_booked = sources.total();
   report.source_bytes_counted = LiveSourceBytes();
+  // A file that was opened several times is several sources of one name.
+  std::map<std::string, HeldSource> held_by_name;
   for (const HeldSource& held : HeldSources()) {
-    const uint64_t booked = sources.Of(held.name);
+    HeldSource& sum = held_by_name[held.name];
+    sum.bytes += held.bytes;
+    sum.holders += held.holders;
+  }
+  for (const auto& [name, held] : held_by_name) {
+    const uint64_t booked = sources.Of(name);
     if (held.bytes == booked) continue;
     report.discrepancies.push_back(absl::StrCat(
-        "source '", held.name, "': ", held.bytes, " bytes held by ", held.holders, " constants, ",
+        "source '", name, "': ", held.bytes, " bytes held by ", held.holders, " constants, ",
         booked, " of them for tensors the bank still has to evaluate"));
   }
   report.device_bytes_counted = device.Usage().live_bytes;

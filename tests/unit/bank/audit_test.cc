@@ -59,6 +59,13 @@ TEST_F(AuditTest, NamesTheSourceThatSomebodyElseHolds) {
   EXPECT_THAT(report.ToString(), HasSubstr("forgotten.safetensors"));
 }
 
+TEST_F(AuditTest, AgreesWhenOneFileWasOpenedTwice) {
+  const Owner owner = bank_->AddOwner("prefill");
+  ASSERT_TRUE(bank_->Register(owner, weights_.Submodel()[0], "first opening").ok());
+  ASSERT_TRUE(bank_->Register(owner, weights_.Submodel()[2], "second opening").ok());
+  EXPECT_TRUE(bank_->Audit().clean()) << bank_->Audit().ToString();
+}
+
 TEST_F(AuditTest, SeesDeviceBytesThatNobodyAccountsFor) {
   const auto stray = memory_->Allocate(5000, "stray").value();
   EXPECT_THAT(bank_->Audit().discrepancies, ElementsAre(HasSubstr("counts 8192 bytes")));
