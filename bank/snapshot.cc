@@ -12,7 +12,6 @@
 namespace npubank {
 namespace {
 
-constexpr uint32_t kVersion = 1;
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 30;
 // In a hostile file many tables may share one long text: what is decoded may be this many times
 // larger than the file. An honest one stays below ten.
@@ -128,19 +127,26 @@ std::string EncodeSnapshot(const BankSnapshot& snapshot) {
   const auto owners = names.Add(builder, snapshot.owners);
   const auto texts = builder.CreateVectorOfStrings(names.names());
   wire::FinishBankStateBuffer(
-      builder, wire::CreateBankState(builder, kVersion, all, owners, texts, snapshot.unique_bytes,
+      builder, wire::CreateBankState(builder, all, owners, texts, snapshot.unique_bytes,
                                      snapshot.device_bytes, snapshot.device_peak_bytes,
                                      snapshot.live_source_bytes, snapshot.shared_bytes_saved,
                                      snapshot.registrations, snapshot.hits));
-  return std::string(reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize());
+  const absl::string_view state(reinterpret_cast<const char*>(builder.GetBufferPointer()),
+                                builder.GetSize());
+  return absl::StrCat(EncodeSeal(kSnapshotFile, FileSeal::kBytes, state), state);
 }
 
-absl::StatusOr<BankSnapshot> DecodeSnapshot(absl::string_view bytes) {
+absl::StatusOr<BankSnapshot> DecodeSnapshot(absl::string_view file) {
   constexpr size_t kSmallest = 8;  // root offset and identifier
-  if (bytes.size() < kSmallest || bytes.size() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("not a bank snapshot: ", bytes.size(), " bytes"));
+  NPUBANK_ASSIGN_OR_RETURN(const FileSeal seal, ReadSeal(kSnapshotFile, file, file.size()));
+  const absl::string_view bytes = file.substr(FileSeal::kBytes);
+  if (seal.offset != FileSeal::kBytes || seal.size != bytes.size() || seal.size < kSmallest ||
+      seal.size > kMaxFileBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("corrupt bank snapshot: ", seal.size,
+                                                   " bytes were sealed, ", bytes.size(),
+                                                   " follow the seal"));
   }
+  NPUBANK_RETURN_IF_ERROR(CheckSeal(kSnapshotFile, file, bytes));
   // The verifier checks alignment against real addresses.
   std::vector<uint64_t> aligned(bytes.size() / sizeof(uint64_t) + 1);
   std::memcpy(aligned.data(), bytes.data(), bytes.size());
@@ -153,10 +159,6 @@ absl::StatusOr<BankSnapshot> DecodeSnapshot(absl::string_view bytes) {
     return absl::InvalidArgumentError("corrupt bank snapshot: it refers beyond its end");
   }
   const wire::BankState& state = *wire::GetBankState(data);
-  if (state.version() != kVersion) {
-    return absl::InvalidArgumentError(absl::StrCat("bank snapshot of version ", state.version(),
-                                                   "; this program reads version ", kVersion));
-  }
   BankSnapshot snapshot;
   Decoder decoder(state, bytes.size());
   if (state.tensors() != nullptr) {

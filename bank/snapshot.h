@@ -3,8 +3,8 @@
 //   NPUBANK_RETURN_IF_ERROR(WriteSnapshot(bank->Snapshot(), "run.bank"));
 //   NPUBANK_ASSIGN_OR_RETURN(BankSnapshot snapshot, ReadSnapshot("run.bank"));
 //
-// The file is a flatbuffer (snapshot.fbs), written to a temporary name and renamed, verified when
-// read.
+// The file is a seal (file_seal.h) and a flatbuffer (snapshot.fbs), written to a temporary name and
+// renamed. A file with a byte changed or missing anywhere is refused.
 // Errors: NotFound / PermissionDenied naming the file; InvalidArgument for one that is not a
 // snapshot, of a version this program does not know, or corrupt.
 #ifndef NPUBANK_BANK_SNAPSHOT_H_
@@ -16,9 +16,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "bank/file_seal.h"
 #include "lazy_tensor/digest.h"
 
 namespace npubank {
+
+inline constexpr FileKind kSnapshotFile{
+    .magic = "NPUBSNAP", .version = 2, .words = "bank snapshot"};
 
 struct TensorSnapshot {
   Uid uid;
@@ -52,7 +56,7 @@ struct BankSnapshot {
 };
 
 std::string EncodeSnapshot(const BankSnapshot& snapshot);
-absl::StatusOr<BankSnapshot> DecodeSnapshot(absl::string_view bytes);
+absl::StatusOr<BankSnapshot> DecodeSnapshot(absl::string_view file);
 absl::Status WriteSnapshot(const BankSnapshot& snapshot, const std::string& path);
 absl::StatusOr<BankSnapshot> ReadSnapshot(const std::string& path);
 

@@ -1,20 +1,33 @@
-// Whatever the bytes of a snapshot are, what is read from them is written and read as the same
-// again.
+// Whatever the bytes of a snapshot are, under a seal of its own or under a good one, what is read
+// from them is written and read as the same again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "bank/snapshot.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto first =
-      npubank::DecodeSnapshot(absl::string_view(reinterpret_cast<const char*>(data), size));
-  if (!first.ok()) return 0;
-  const auto second = npubank::DecodeSnapshot(npubank::EncodeSnapshot(*first));
+namespace npubank {
+namespace {
+
+void Check(absl::string_view file) {
+  const auto first = DecodeSnapshot(file);
+  if (!first.ok()) return;
+  const auto second = DecodeSnapshot(EncodeSnapshot(*first));
   if (!second.ok() || second->tensors.size() != first->tensors.size()) abort();
   for (size_t i = 0; i < first->tensors.size(); ++i) {
     if (second->tensors[i].uid != first->tensors[i].uid) abort();
     if (second->tensors[i].owners != first->tensors[i].owners) abort();
   }
+}
+
+}  // namespace
+}  // namespace npubank
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace npubank;
+  const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
+  Check(bytes);
+  Check(absl::StrCat(EncodeSeal(kSnapshotFile, FileSeal::kBytes, bytes), bytes));
   return 0;
 }

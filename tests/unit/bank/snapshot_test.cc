@@ -57,6 +57,15 @@ BankSnapshot Sample() {
   return snapshot;
 }
 
+std::string Sealed(const std::string& state) {
+  return EncodeSeal(kSnapshotFile, FileSeal::kBytes, state) + state;
+}
+
+std::string Sealed(const flatbuffers::FlatBufferBuilder& builder) {
+  return Sealed(
+      std::string(reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()));
+}
+
 void ExpectSame(const BankSnapshot& a, const BankSnapshot& b) {
   ASSERT_EQ(a.tensors.size(), b.tensors.size());
   for (size_t i = 0; i < a.tensors.size(); ++i) {
@@ -165,32 +174,43 @@ TEST(Snapshot, AFolderThatCannotBeWrittenIsAnErrorAndLeavesNothing) {
 
 TEST(Snapshot, TruncatedAnywhereIsRefused) {
   const std::string bytes = EncodeSnapshot(Sample());
-  constexpr size_t kPadding = 8;  // at the very end; nothing is missing without it
-  for (size_t size = 0; size + kPadding < bytes.size(); ++size) {
+  for (size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_TRUE(
         absl::IsInvalidArgument(DecodeSnapshot(absl::string_view(bytes).substr(0, size)).status()))
         << size;
   }
+  EXPECT_TRUE(absl::IsInvalidArgument(DecodeSnapshot(bytes + "x").status()));
 }
 
-TEST(Snapshot, AnyDamagedByteIsAnErrorOrAnotherSnapshotButNeverACrash) {
-  const std::string bytes = EncodeSnapshot(Sample());
+TEST(Snapshot, AnyChangedBitIsRefused) {
+  std::string bytes = EncodeSnapshot(Sample());
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    bytes[bit / 8] ^= static_cast<char>(1 << bit % 8);
+    EXPECT_TRUE(absl::IsInvalidArgument(DecodeSnapshot(bytes).status())) << "bit " << bit;
+    bytes[bit / 8] ^= static_cast<char>(1 << bit % 8);
+  }
+  EXPECT_TRUE(DecodeSnapshot(bytes).ok());
+}
+
+// A checksum is no proof of honesty: whatever was sealed is read as if it were hostile.
+TEST(Snapshot, AnyDamagedByteUnderAGoodSealIsAnErrorOrAnotherSnapshotButNeverACrash) {
+  const std::string bytes = EncodeSnapshot(Sample()).substr(FileSeal::kBytes);
   for (size_t at = 0; at < bytes.size(); ++at) {
     for (const char value : {'\x00', '\x01', '\x7f', '\x80', '\xff'}) {
       std::string damaged = bytes;
       damaged[at] = value;
-      const absl::StatusOr<BankSnapshot> read = DecodeSnapshot(damaged);
+      const absl::StatusOr<BankSnapshot> read = DecodeSnapshot(Sealed(damaged));
       EXPECT_TRUE(read.ok() || absl::IsInvalidArgument(read.status())) << read.status();
     }
   }
 }
 
 TEST(Snapshot, OfAnotherVersionSaysWhichOnesAreKnown) {
-  flatbuffers::FlatBufferBuilder builder;
-  wire::FinishBankStateBuffer(builder, wire::CreateBankState(builder, 99));
-  const std::string bytes(reinterpret_cast<const char*>(builder.GetBufferPointer()),
-                          builder.GetSize());
-  const absl::Status status = DecodeSnapshot(bytes).status();
+  FileKind later = kSnapshotFile;
+  later.version = 99;
+  const std::string state = EncodeSnapshot(Sample()).substr(FileSeal::kBytes);
+  const absl::Status status =
+      DecodeSnapshot(EncodeSeal(later, FileSeal::kBytes, state) + state).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("version 99"));
 }
@@ -204,10 +224,8 @@ TEST(Snapshot, PartsThatRepeatOneLongTextAreRefusedInBoundedMemory) {
   const auto one = tensor.Finish();
   const std::vector<flatbuffers::Offset<wire::TensorState>> many(100000, one);
   const auto tensors = builder.CreateVector(many);
-  wire::FinishBankStateBuffer(builder, wire::CreateBankState(builder, 1, tensors));
-  const std::string bytes(reinterpret_cast<const char*>(builder.GetBufferPointer()),
-                          builder.GetSize());
-  const absl::Status status = DecodeSnapshot(bytes).status();
+  wire::FinishBankStateBuffer(builder, wire::CreateBankState(builder, tensors));
+  const absl::Status status = DecodeSnapshot(Sealed(builder)).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("repeat"));
 }
@@ -215,10 +233,8 @@ TEST(Snapshot, PartsThatRepeatOneLongTextAreRefusedInBoundedMemory) {
 TEST(Snapshot, AnOwnerNumberWithoutANameIsRefused) {
   flatbuffers::FlatBufferBuilder builder;
   const auto owners = builder.CreateVector(std::vector<uint32_t>{7});
-  wire::FinishBankStateBuffer(builder, wire::CreateBankState(builder, 1, 0, owners));
-  const std::string bytes(reinterpret_cast<const char*>(builder.GetBufferPointer()),
-                          builder.GetSize());
-  EXPECT_TRUE(absl::IsInvalidArgument(DecodeSnapshot(bytes).status()));
+  wire::FinishBankStateBuffer(builder, wire::CreateBankState(builder, 0, owners));
+  EXPECT_TRUE(absl::IsInvalidArgument(DecodeSnapshot(Sealed(builder)).status()));
 }
 
 }  // namespace
