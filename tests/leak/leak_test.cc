@@ -23,14 +23,14 @@ void LeakTest::TearDown() {
   EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
 }
 
-Submodel LeakTest::Open(const std::string& name, const TestWeights& weights) {
-  Submodel submodel;
+TestSubmodel LeakTest::Open(const std::string& name, const TestWeights& weights) {
+  TestSubmodel submodel;
   submodel.owner = bank_->AddOwner(name);
   submodel.tensors = weights.Submodel();
   return submodel;
 }
 
-void LeakTest::Register(Submodel& submodel, size_t tensor) {
+void LeakTest::Register(TestSubmodel& submodel, size_t tensor) {
   const auto registered =
       bank_->Register(submodel.owner, submodel.tensors[tensor], TestWeights::Name(tensor));
   ASSERT_TRUE(registered.ok()) << registered.status();
@@ -39,22 +39,22 @@ void LeakTest::Register(Submodel& submodel, size_t tensor) {
   submodel.uids.push_back(registered->uid);
 }
 
-void LeakTest::RegisterAll(Submodel& submodel) {
+void LeakTest::RegisterAll(TestSubmodel& submodel) {
   for (size_t i = 0; i < submodel.tensors.size(); ++i) Register(submodel, i);
 }
 
-absl::Status LeakTest::Evaluate(const Submodel& submodel) {
+absl::Status LeakTest::Evaluate(const TestSubmodel& submodel) {
   return bank_->EvaluateAndAllocate(submodel.owner);
 }
 
-Submodel LeakTest::Load(const std::string& name) {
-  Submodel submodel = Open(name);
+TestSubmodel LeakTest::Load(const std::string& name) {
+  TestSubmodel submodel = Open(name);
   RegisterAll(submodel);
   EXPECT_TRUE(Evaluate(submodel).ok());
   return submodel;
 }
 
-void LeakTest::Run(const Submodel& submodel, const TestWeights& weights) {
+void LeakTest::Run(const TestSubmodel& submodel, const TestWeights& weights) {
   std::vector<Lease> leases;
   for (size_t i = 0; i < submodel.uids.size(); ++i) {
     auto lease = bank_->Get(submodel.uids[i]);

@@ -26,7 +26,7 @@ struct DeviceUnderTest {
 std::vector<DeviceUnderTest> DevicesUnderTest();
 
 // A submodel as the bank sees it: who registers, what, and what it keeps of it.
-struct Submodel {
+struct TestSubmodel {
   Owner owner;
   std::vector<LazyTensor> tensors;
   std::vector<Uid> uids;
@@ -39,16 +39,16 @@ class LeakTest : public ::testing::TestWithParam<DeviceUnderTest> {
   void TearDown() override;
 
   // Opens the checkpoint as a loader does and registers nothing yet.
-  Submodel Open(const std::string& name, const TestWeights& weights);
-  Submodel Open(const std::string& name) { return Open(name, weights_); }
-  void Register(Submodel& submodel, size_t tensor);
-  void RegisterAll(Submodel& submodel);
-  absl::Status Evaluate(const Submodel& submodel);
+  TestSubmodel Open(const std::string& name, const TestWeights& weights);
+  TestSubmodel Open(const std::string& name) { return Open(name, weights_); }
+  void Register(TestSubmodel& submodel, size_t tensor);
+  void RegisterAll(TestSubmodel& submodel);
+  absl::Status Evaluate(const TestSubmodel& submodel);
   // Open, RegisterAll and Evaluate.
-  Submodel Load(const std::string& name);
+  TestSubmodel Load(const std::string& name);
   // As an inference does: leases on everything, the bytes behind them checked against `weights`.
-  void Run(const Submodel& submodel) { Run(submodel, weights_); }
-  void Run(const Submodel& submodel, const TestWeights& weights);
+  void Run(const TestSubmodel& submodel) { Run(submodel, weights_); }
+  void Run(const TestSubmodel& submodel, const TestWeights& weights);
 
   // One copy of every weight on the device, no source held, by the audit, by the device memory's
   // own count and by the retention accounting.

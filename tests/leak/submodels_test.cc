@@ -12,24 +12,24 @@ namespace {
 class SubmodelsLeakTest : public LeakTest {};
 
 TEST_P(SubmodelsLeakTest, PrefillThenKvcache) {
-  const Submodel prefill = Load("prefill");
-  const Submodel kvcache = Load("kvcache");
+  const TestSubmodel prefill = Load("prefill");
+  const TestSubmodel kvcache = Load("kvcache");
   Run(prefill);
   Run(kvcache);
   ExpectOneCopyAndNoSource();
 }
 
 TEST_P(SubmodelsLeakTest, KvcacheThenPrefill) {
-  const Submodel kvcache = Load("kvcache");
+  const TestSubmodel kvcache = Load("kvcache");
   Run(kvcache);
-  const Submodel prefill = Load("prefill");
+  const TestSubmodel prefill = Load("prefill");
   Run(prefill);
   ExpectOneCopyAndNoSource();
 }
 
 TEST_P(SubmodelsLeakTest, InterleavedRegistration) {
-  Submodel prefill = Open("prefill");
-  Submodel kvcache = Open("kvcache");
+  TestSubmodel prefill = Open("prefill");
+  TestSubmodel kvcache = Open("kvcache");
   for (size_t i = 0; i < weights_.size(); ++i) {
     Register(i % 2 == 0 ? prefill : kvcache, i);
     Register(i % 2 == 0 ? kvcache : prefill, i);
@@ -42,9 +42,9 @@ TEST_P(SubmodelsLeakTest, InterleavedRegistration) {
 }
 
 TEST_P(SubmodelsLeakTest, TheSecondSubmodelArrivesAfterTheFirstWasEvaluated) {
-  const Submodel prefill = Load("prefill");
+  const TestSubmodel prefill = Load("prefill");
   Run(prefill);
-  Submodel kvcache = Open("kvcache");
+  TestSubmodel kvcache = Open("kvcache");
   EXPECT_GT(LiveSourceBytes(), 0u) << "its recipes hold the checkpoint";
   RegisterAll(kvcache);
   for (const LazyTensor& tensor : kvcache.tensors) EXPECT_TRUE(tensor.detached());
@@ -55,9 +55,9 @@ TEST_P(SubmodelsLeakTest, TheSecondSubmodelArrivesAfterTheFirstWasEvaluated) {
 }
 
 TEST_P(SubmodelsLeakTest, AThirdSubmodel) {
-  const Submodel prefill = Load("prefill");
-  const Submodel kvcache = Load("kvcache");
-  const Submodel draft = Load("draft");
+  const TestSubmodel prefill = Load("prefill");
+  const TestSubmodel kvcache = Load("kvcache");
+  const TestSubmodel draft = Load("draft");
   Run(draft);
   Run(prefill);
   Run(kvcache);
@@ -65,13 +65,13 @@ TEST_P(SubmodelsLeakTest, AThirdSubmodel) {
 }
 
 TEST_P(SubmodelsLeakTest, OneIsDroppedWhileTheOtherRuns) {
-  Submodel prefill = Load("prefill");
-  Submodel kvcache = Load("kvcache");
+  TestSubmodel prefill = Load("prefill");
+  TestSubmodel kvcache = Load("kvcache");
   const Lease running = bank_->Get(kvcache.uids[0]).value();
-  prefill = Submodel();
+  prefill = TestSubmodel();
   ExpectOneCopyAndNoSource();
   Run(kvcache);
-  kvcache = Submodel();
+  kvcache = TestSubmodel();
   EXPECT_EQ(device_->Usage().live_allocations, 1u) << "only what still runs is kept";
   EXPECT_TRUE(bank_->Audit().clean()) << bank_->Audit().ToString();
 }
@@ -80,10 +80,10 @@ TEST_P(SubmodelsLeakTest, AnEvaluationThatFailsHalfwayIsRetried) {
   constexpr int64_t kElements = 16;
   constexpr int kTensors = 4;
   const auto source = ScriptedSource::Make("weights", CountingFloats(kElements * kTensors));
-  Submodel prefill;
+  TestSubmodel prefill;
   prefill.owner = bank_->AddOwner("prefill");
   prefill.tensors = VectorsOver(source, kElements);
-  Submodel kvcache;
+  TestSubmodel kvcache;
   kvcache.owner = bank_->AddOwner("kvcache");
   kvcache.tensors = VectorsOver(source, kElements);
   RegisterAll(prefill);
@@ -108,19 +108,19 @@ TEST_P(SubmodelsLeakTest, AnEvaluationThatFailsHalfwayIsRetried) {
 
 TEST_P(SubmodelsLeakTest, AFailedLoadThatIsGivenUpLeavesNothing) {
   const auto source = ScriptedSource::Make("weights", CountingFloats(64));
-  Submodel prefill;
+  TestSubmodel prefill;
   prefill.owner = bank_->AddOwner("prefill");
   prefill.tensors = VectorsOver(source, 16);
   RegisterAll(prefill);
   source->FailRead(2, /*for_ever=*/true);
   EXPECT_FALSE(Evaluate(prefill).ok());
-  prefill = Submodel();
+  prefill = TestSubmodel();
   ExpectNothingOnTheDevice();
 }
 
 TEST_P(SubmodelsLeakTest, WhatSharesASubRecipeIsNotDisturbed) {
-  Submodel first = Open("first halves");
-  Submodel second = Open("second halves");
+  TestSubmodel first = Open("first halves");
+  TestSubmodel second = Open("second halves");
   // Tensors 2n and 2n+1 stand on one stored constant; each submodel takes one of the two.
   std::vector<size_t> taken_by_second;
   for (size_t i = 0; i < weights_.size(); i += 2) {
@@ -129,7 +129,7 @@ TEST_P(SubmodelsLeakTest, WhatSharesASubRecipeIsNotDisturbed) {
     taken_by_second.push_back(i + 1);
   }
   ASSERT_TRUE(Evaluate(first).ok());
-  first = Submodel();
+  first = TestSubmodel();
   EXPECT_GT(LiveSourceBytes(), 0u) << "the second still needs the same constants";
   ASSERT_TRUE(Evaluate(second).ok());
   for (size_t i = 0; i < taken_by_second.size(); ++i) {
@@ -142,9 +142,9 @@ TEST_P(SubmodelsLeakTest, WhatSharesASubRecipeIsNotDisturbed) {
 }
 
 TEST_P(SubmodelsLeakTest, ASubmodelThatIsNeverEvaluatedLeavesNothing) {
-  Submodel prefill = Open("prefill");
+  TestSubmodel prefill = Open("prefill");
   RegisterAll(prefill);
-  prefill = Submodel();
+  prefill = TestSubmodel();
   EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
 }
 
