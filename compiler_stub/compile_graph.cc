@@ -16,6 +16,7 @@
 #include "compiler_stub/planner/lifetimes.h"
 #include "compiler_stub/planner/planner.h"
 #include "compiler_stub/planner/validator.h"
+#include "compiler_stub/schedule_view.h"
 #include "lazy_tensor/recipe_codec.h"
 #include "lazy_tensor/status_macros.h"
 
@@ -111,40 +112,8 @@ class GraphCompiler {
     }
   }
 
-  // The calls as the planner sees them: operations over the values in the arena.
-  PlanGraph CallGraph() const {
-    PlanGraph plan;
-    for (const SubmodelValue& value : blob_.values) {
-      plan.AddValue(value.name, value.type.bytes(), value.placement != Placement::kArena);
-    }
-    for (const Call& call : blob_.calls) {
-      const std::vector<FunctionArgument>& arguments =
-          blob_.functions[call.function].function.arguments;
-      PlanOp op;
-      op.name = call.name;
-      op.kind = blob_.functions[call.function].name;
-      int over = -1;
-      for (size_t a = 0; a < arguments.size(); ++a) {
-        if (call.arguments[a].kind != BindingKind::kValue) continue;
-        const auto value = static_cast<int>(call.arguments[a].index);
-        if (arguments[a].kind == ArgumentKind::kInput) {
-          op.inputs.push_back(value);
-        } else if (arguments[a].over >= 0) {
-          over = static_cast<int>(call.arguments[static_cast<size_t>(arguments[a].over)].index);
-          op.outputs.insert(op.outputs.begin(), value);
-        } else {
-          op.outputs.push_back(value);
-        }
-      }
-      const auto position = std::find(op.inputs.begin(), op.inputs.end(), over);
-      if (over >= 0) op.in_place = {static_cast<int>(position - op.inputs.begin())};
-      plan.ops.push_back(std::move(op));
-    }
-    return plan;
-  }
-
   absl::Status PlanArena() {
-    PlanGraph graph = CallGraph();
+    PlanGraph graph = CallGraph(blob_);
     const int scratch =
         graph.AddValue(kScratchArgument, static_cast<int64_t>(blob_.scratch_bytes), false, true);
     LifetimeOptions lifetime_options;

@@ -1,0 +1,65 @@
+#include "compiler_stub/schedule_view.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "compiler_stub/compile.h"
+#include "tests/unit/compiler/fake_model.h"
+
+namespace npubank {
+namespace {
+
+SubmodelBlob CompileWith(AttentionForm attention, Schedule schedule, bool reuse = true) {
+  const ModelConfig config = SmallConfig(3);
+  const FakeModel model(config);
+  CompileOptions options;
+  options.name = "test";
+  options.chunk = 8;
+  options.context = 64;
+  options.attention = attention;
+  options.schedule = schedule;
+  options.reuse = reuse;
+  return *ReadSubmodelBlob(*Compile(config, model.Finder(), options));
+}
+
+TEST(ScheduleView, SaysOfEitherBlobWhatBothSchedulesPlan) {
+  for (AttentionForm attention : {AttentionForm::kWhole, AttentionForm::kPerHead}) {
+    const SubmodelBlob serial = CompileWith(attention, Schedule::kSerial);
+    const SubmodelBlob parallel = CompileWith(attention, Schedule::kParallel);
+    const Schedules from_serial = *ViewSchedules(serial);
+    EXPECT_EQ(from_serial.serial.bytes, static_cast<int64_t>(serial.arena_bytes));
+    const Schedules from_parallel = *ViewSchedules(parallel);
+    EXPECT_EQ(from_parallel.parallel.bytes, static_cast<int64_t>(parallel.arena_bytes));
+    EXPECT_GE(from_parallel.parallel.bytes, from_parallel.serial.bytes);
+  }
+}
+
+TEST(ScheduleView, AParallelPlanCostsNoParallelismAndASerialOneDoes) {
+  for (AttentionForm attention : {AttentionForm::kWhole, AttentionForm::kPerHead}) {
+    const Schedules parallel = *ViewSchedules(CompileWith(attention, Schedule::kParallel));
+    EXPECT_EQ(parallel.path_as_planned, parallel.parallel.path);
+    EXPECT_LT(parallel.parallel.path, parallel.serial.path);
+    const Schedules serial = *ViewSchedules(CompileWith(attention, Schedule::kSerial));
+    EXPECT_GT(serial.path_as_planned, serial.parallel.path);
+    EXPECT_LE(serial.path_as_planned, serial.serial.path);
+    // Nothing is shared: nothing waits, though no parallel plan was asked for.
+    const Schedules apart = *ViewSchedules(CompileWith(attention, Schedule::kSerial, false));
+    EXPECT_EQ(apart.path_as_planned, apart.parallel.path);
+  }
+}
+
+// embed, head (norm, last row, product) and 3 layers, by hand: q, k and v, gate and up side by
+// side.
+TEST(ScheduleView, CountsTheOperationsOfALayerThatMustFollowEachOther) {
+  const Schedules s =
+      *ViewSchedules(CompileWith(AttentionForm::kWhole, Schedule::kParallel).functions[1].function);
+  // norm, k, rope, write, scores, softmax, mix, o+residual, norm, gate, silu, down+residual.
+  EXPECT_EQ(s.parallel.path, 12);
+  // And q with its rope, v with its write, up.
+  EXPECT_EQ(s.serial.path, 17);
+}
+
+}  // namespace
+}  // namespace npubank
