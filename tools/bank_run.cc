@@ -28,6 +28,7 @@ ABSL_FLAG(std::string, attention, "whole", "all heads at once, or head after hea
 ABSL_FLAG(std::string, schedule, "serial", "order that the memory plan allows: serial, parallel");
 ABSL_FLAG(std::string, save_blobs, "", "folder to write the compiled submodels to, NAME.npbs each");
 ABSL_FLAG(std::string, device, "auto", "auto, software or hardware");
+ABSL_FLAG(std::string, memory, "auto", "auto, committed, placed, tiled or imported");
 ABSL_FLAG(int, workers, -1, "threads that evaluate weights; 0: inline; -1: one per core");
 ABSL_FLAG(bool, ids, false, "print the token ids");
 ABSL_FLAG(bool, load_only, false, "load everything, execute nothing");
@@ -73,9 +74,14 @@ absl::StatusOr<BankPlace> PlaceFromFlags() {
   if (!choice)
     return absl::InvalidArgumentError(
         absl::StrCat("--device ", device, " is not one of auto, software, hardware"));
+  const std::string memory = absl::GetFlag(FLAGS_memory);
+  const auto strategy = MemoryStrategyFromName(memory);
+  if (!strategy)
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--memory ", memory, " is not one of auto, committed, placed, tiled, imported"));
   int workers = absl::GetFlag(FLAGS_workers);
   if (workers < 0) workers = static_cast<int>(std::thread::hardware_concurrency());
-  return BankPlace::Open(*choice, workers);
+  return BankPlace::Open(*choice, workers, *strategy);
 }
 
 absl::StatusOr<std::vector<int32_t>> PromptFromFlags(const ModelRun& run) {

@@ -99,10 +99,14 @@ SubmodelReport Describe(const Submodel& submodel) {
 
 }  // namespace
 
-absl::StatusOr<BankPlace> BankPlace::Open(level_zero::DeviceChoice choice, int workers) {
+absl::StatusOr<BankPlace> BankPlace::Open(level_zero::DeviceChoice choice, int workers,
+                                          MemoryStrategy strategy) {
   BankPlace place;
   NPUBANK_ASSIGN_OR_RETURN(place.device, level_zero::Device::Open(choice));
-  NPUBANK_ASSIGN_OR_RETURN(place.memory, NpuMemory::Create(place.device));
+  NpuMemoryOptions memory;
+  memory.strategy = strategy;
+  memory.notice = [&](absl::string_view notice) { place.notices.emplace_back(notice); };
+  NPUBANK_ASSIGN_OR_RETURN(place.memory, NpuMemory::Create(place.device, std::move(memory)));
   BankOptions options;
   options.workers = std::make_shared<Workers>(workers);
   place.bank = Bank::Create(place.memory, std::move(options));
@@ -159,6 +163,7 @@ absl::Status ModelRun::Generate(const std::vector<int32_t>& prompt, int64_t toke
   Stopwatch prompt_watch;
   NPUBANK_ASSIGN_OR_RETURN(absl::Span<const float> logits, session_->Feed(prompt));
   const double prompt_seconds = prompt_watch.Seconds();
+  report_.first_token_seconds = prompt_seconds;
 
   report_.ids = prompt;
   const auto append = [&](int32_t token) {
@@ -200,8 +205,12 @@ RunReport ModelRun::Report() {
   report.weight_bytes = totals.unique_bytes;
   report.shared_bytes_saved = totals.shared_bytes_saved;
   report.device_weight_bytes = totals.device_bytes;
-  report.device_bytes = place_.device->AllocatedBytes().value_or(usage.live_bytes);
-  report.device_peak_bytes = usage.peak_bytes;
+  report.memory_strategy = std::string(MemoryStrategyName(place_.memory->strategy()));
+  report.memory_notices = place_.notices;
+  report.imported_bytes = usage.imported_bytes;
+  report.device_bytes = place_.device->AllocatedBytes().value_or(usage.held_bytes);
+  report.device_peak_bytes = usage.peak_held_bytes;
+  report.expected_peak_bytes = totals.device_bytes + session_->device_bytes();
   report.arena_bytes = session_->arena_bytes();
   report.cache_bytes = session_->cache_bytes();
   report.live_source_bytes = LiveSourceBytes();

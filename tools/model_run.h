@@ -45,7 +45,10 @@ struct BankPlace {
   std::shared_ptr<level_zero::Device> device;
   std::shared_ptr<NpuMemory> memory;
   std::shared_ptr<Bank> bank;
-  static absl::StatusOr<BankPlace> Open(level_zero::DeviceChoice choice, int workers);
+  std::vector<std::string> notices;  // what the driver lacks of what was asked for
+
+  static absl::StatusOr<BankPlace> Open(level_zero::DeviceChoice choice, int workers,
+                                        MemoryStrategy strategy);
 };
 
 class ModelRun {

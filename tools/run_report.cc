@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace npubank {
 namespace {
@@ -31,7 +32,12 @@ std::string ReportAsText(const RunReport& report) {
   Line(out, "saved by sharing", Mebibytes(report.shared_bytes_saved));
   Line(out, "weights on the device", Mebibytes(report.device_weight_bytes));
   Line(out, "device memory now / peak",
-       absl::StrCat(Mebibytes(report.device_bytes), " / ", Mebibytes(report.device_peak_bytes)));
+       absl::StrCat(Mebibytes(report.device_bytes), " / ", Mebibytes(report.device_peak_bytes),
+                    "; weights + activations: ", Mebibytes(report.expected_peak_bytes)));
+  Line(out, "memory strategy",
+       absl::StrCat(report.memory_strategy, report.memory_notices.empty() ? "" : ": ",
+                    absl::StrJoin(report.memory_notices, "; ")));
+  Line(out, "imported, not copied", Mebibytes(report.imported_bytes));
   Line(out, "activation arena (A)", Mebibytes(report.arena_bytes));
   Line(out, "key/value cache", Mebibytes(report.cache_bytes));
   Line(out, "source bytes still alive", absl::StrCat(report.live_source_bytes));
@@ -39,8 +45,8 @@ std::string ReportAsText(const RunReport& report) {
   Line(out, "load time", absl::StrFormat("%.3f s", report.load_seconds));
   if (report.prompt_tokens + report.generated_tokens > 0) {
     Line(out, "prompt",
-         absl::StrFormat("%d tokens, %.1f tokens/s", report.prompt_tokens,
-                         report.prompt_tokens_per_second));
+         absl::StrFormat("%d tokens, %.1f tokens/s; first token after %.3f s", report.prompt_tokens,
+                         report.prompt_tokens_per_second, report.first_token_seconds));
     Line(out, "generation",
          absl::StrFormat("%d tokens, %.1f tokens/s", report.generated_tokens,
                          report.generated_tokens_per_second));
@@ -72,11 +78,16 @@ std::string ReportAsJson(const RunReport& report) {
       {"device_weight_bytes", report.device_weight_bytes},
       {"device_bytes", report.device_bytes},
       {"device_peak_bytes", report.device_peak_bytes},
+      {"expected_peak_bytes", report.expected_peak_bytes},
+      {"memory_strategy", report.memory_strategy},
+      {"memory_notices", report.memory_notices},
+      {"imported_bytes", report.imported_bytes},
       {"arena_bytes", report.arena_bytes},
       {"cache_bytes", report.cache_bytes},
       {"live_source_bytes", report.live_source_bytes},
       {"peak_anonymous_bytes", report.peak_anonymous_bytes},
       {"load_seconds", report.load_seconds},
+      {"first_token_seconds", report.first_token_seconds},
       {"prompt_tokens_per_second", report.prompt_tokens_per_second},
       {"generated_tokens_per_second", report.generated_tokens_per_second},
   };

@@ -1,18 +1,28 @@
 // RunReport: what bank-run measured, as text for people and as JSON for scripts.
 //
 // JSON keys (bytes and counts are integers, times are seconds):
-//   device                      name of the device
-//   ids, text                   the prompt's and the generated tokens; their text when there is a
-//   vocabulary prompt_tokens, generated_tokens submodels                   [{name, calls, closures,
-//   weights, weight_bytes, hits, hit_bytes, arena_bytes}] unique_weights              tensors in
-//   the bank weight_bytes                W: their bytes shared_bytes_saved          bytes that
-//   further submodels would have cost without the bank device_weight_bytes         what the weights
-//   occupy on the device, rounded as the strategy says device_bytes                the driver's own
-//   count now device_peak_bytes           and the most it was arena_bytes                 A: the
-//   activation arena cache_bytes                 the key/value cache live_source_bytes source bytes
-//   still held after loading: must be 0 peak_anonymous_bytes        most anonymous memory of the
-//   process (a software NPU's memory included) load_seconds                open, compile, register,
-//   evaluate prompt_tokens_per_second, generated_tokens_per_second   0 when nothing was run
+//   device                    name of the device
+//   ids, text                 prompt and generated tokens; their text when there is a vocabulary
+//   prompt_tokens, generated_tokens
+//   submodels                 [{name, calls, closures, weights, weight_bytes, hits, hit_bytes,
+//                             arena_bytes}]
+//   unique_weights            tensors in the bank
+//   weight_bytes              W: their bytes
+//   shared_bytes_saved        what further submodels would have cost without the bank
+//   device_weight_bytes       what the weights occupy on the device, as the strategy rounds them
+//   device_bytes              the driver's own count now
+//   device_peak_bytes         and the most it was
+//   expected_peak_bytes       max(W + window, W + A): weights, arena and cache, each held once
+//   memory_strategy           committed, placed or tiled
+//   memory_notices            what the driver lacks of what was asked for
+//   imported_bytes            weights that are the file's own pages: no device memory, no copy
+//   arena_bytes               A: the activation arena
+//   cache_bytes               the key/value cache
+//   live_source_bytes         source bytes still held after loading: must be 0
+//   peak_anonymous_bytes      most anonymous memory of the process, a software NPU's included
+//   load_seconds              open, compile, register, evaluate
+//   first_token_seconds       from the prompt to its logits
+//   prompt_tokens_per_second, generated_tokens_per_second   0 when nothing was run
 #ifndef NPUBANK_TOOLS_RUN_REPORT_H_
 #define NPUBANK_TOOLS_RUN_REPORT_H_
 
@@ -46,11 +56,16 @@ struct RunReport {
   uint64_t device_weight_bytes = 0;
   uint64_t device_bytes = 0;
   uint64_t device_peak_bytes = 0;
+  uint64_t expected_peak_bytes = 0;
+  std::string memory_strategy;
+  std::vector<std::string> memory_notices;
+  uint64_t imported_bytes = 0;
   uint64_t arena_bytes = 0;
   uint64_t cache_bytes = 0;
   uint64_t live_source_bytes = 0;
   uint64_t peak_anonymous_bytes = 0;
   double load_seconds = 0;
+  double first_token_seconds = 0;
   double prompt_tokens_per_second = 0;
   double generated_tokens_per_second = 0;
 };

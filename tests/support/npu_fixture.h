@@ -20,7 +20,7 @@ namespace npubank {
 class NpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto place = BankPlace::Open(level_zero::DeviceChoice::kSoftware, /*workers=*/2);
+    auto place = BankPlace::Open(level_zero::DeviceChoice::kSoftware, /*workers=*/2, strategy_);
     ASSERT_TRUE(place.ok()) << place.status();
     place_ = *std::move(place);
     software_ = place_.device->software();
@@ -51,6 +51,8 @@ class NpuTest : public ::testing::Test {
     return statistics;
   }
 
+  // Committed: what the driver holds is what tensors cost, page by page.
+  MemoryStrategy strategy_ = MemoryStrategy::kCommitted;
   BankPlace place_;
   const level_zero::SoftwareNpuExtension* software_ = nullptr;
 };
