@@ -1,11 +1,12 @@
 #include "lazy_tensor/parallel.h"
 
-#include <tbb/info.h>
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
-
 #include <algorithm>
 #include <atomic>
+#include <list>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "lazy_tensor/mutex.h"
 
@@ -55,43 +56,87 @@ class Loop {
 
 }  // namespace
 
-struct Workers::Arena {
-  // More threads than processors would only be refused by TBB, with a warning.
-  explicit Arena(int count) : arena(std::min(count, tbb::info::default_concurrency())) {}
-  tbb::task_arena arena;
+// Threads that help callers with their loops. A caller works on its own loop too and needs no helper
+// to finish, so loops may be started from several threads at once and from within pieces.
+class Workers::Pool {
+ public:
+  explicit Pool(int threads) {
+    for (int i = 0; i < threads; ++i) {
+      try {
+        threads_.emplace_back([this] { Help(); });
+      } catch (const std::system_error&) {
+        return;  // the system has no more threads: those there are, and the callers, do the work
+      }
+    }
+  }
+
+  ~Pool() {
+    {
+      MutexLock lock(mutex_);
+      stopping_ = true;
+    }
+    offered_.NotifyAll();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  // Runs the loop on the caller and at most `helpers` threads.
+  void Run(Loop& loop, int helpers) {
+    Offer offer{&loop, helpers, 0};
+    {
+      MutexLock lock(mutex_);
+      offers_.push_back(&offer);
+    }
+    offered_.NotifyAll();
+    loop.Work();
+    MutexLock lock(mutex_);
+    offers_.remove(&offer);
+    while (offer.helping > 0) done_.Wait(mutex_);
+  }
+
+ private:
+  struct Offer {
+    Loop* loop;
+    int open;     // how many more may help
+    int helping;  // how many do now
+  };
+
+  void Help() {
+    MutexLock lock(mutex_);
+    while (true) {
+      while (offers_.empty() && !stopping_) offered_.Wait(mutex_);
+      if (stopping_) return;
+      Offer& offer = *offers_.front();
+      if (--offer.open == 0) offers_.pop_front();
+      ++offer.helping;
+      mutex_.Unlock();
+      offer.loop->Work();
+      mutex_.Lock();
+      if (--offer.helping == 0) done_.NotifyAll();
+    }
+  }
+
+  Mutex mutex_;
+  CondVar offered_;
+  CondVar done_;
+  std::list<Offer*> offers_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;  // last: they use what is above
 };
 
 Workers::Workers(int count)
-    : count_(std::max(count, 0)), arena_(count_ > 0 ? std::make_unique<Arena>(count_) : nullptr) {}
+    : count_(std::max(count, 0)),
+      pool_(count_ > 1 ? std::make_unique<Pool>(count_ - 1) : nullptr) {}
 
 Workers::~Workers() = default;
 
 absl::Status Workers::ForEach(int64_t pieces, absl::FunctionRef<absl::Status(int64_t)> body) {
   Loop loop(pieces, body);
   const auto threads = static_cast<int>(std::min<int64_t>(count_, pieces));
-  if (threads <= 1) {
+  if (threads > 1) {
+    pool_->Run(loop, threads - 1);
+  } else {
     loop.Work();
-    return loop.TakeStatus();
   }
-  // TBB orders its tasks with atomics of its own, but the distribution's TBB is not built with
-  // ThreadSanitizer, which then sees neither that a task starts after it was made nor that ForEach
-  // returns after its tasks. These two variables say the same in code that it does see: what the
-  // caller wrote before is visible to every piece, and what the pieces wrote is visible to the
-  // caller after.
-  std::atomic<int> started{0};
-  std::atomic<int> finished{0};
-  started.store(1, std::memory_order_release);
-  arena_->arena.execute([&] {
-    tbb::parallel_for(
-        0, threads,
-        [&](int) {
-          started.load(std::memory_order_acquire);
-          loop.Work();
-          finished.fetch_add(1, std::memory_order_acq_rel);
-        },
-        tbb::simple_partitioner());
-  });
-  finished.load(std::memory_order_acquire);
   return loop.TakeStatus();
 }
 

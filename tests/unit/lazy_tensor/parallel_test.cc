@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "lazy_tensor/mutex.h"
 
 namespace npubank {
 namespace {
@@ -89,6 +92,44 @@ TEST(Workers, ServeSeveralCallersAtOnce) {
     });
   }
   for (std::thread& caller : callers) caller.join();
+}
+
+// Each of as many pieces as there are workers waits until all have started.
+TEST(Workers, AsManyPiecesRunAtOnceAsThereAreWorkers) {
+  constexpr int kCount = 4;
+  Workers workers(kCount);
+  Mutex mutex;
+  CondVar all_started;
+  for (int round = 0; round < 20; ++round) {
+    int started = 0;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    EXPECT_EQ(workers.ForEach(kCount,
+                              [&](int64_t piece) {
+                                MutexLock lock(mutex);
+                                if (++started == kCount) all_started.NotifyAll();
+                                while (started < kCount) {
+                                  if (!all_started.WaitUntil(mutex, deadline)) {
+                                    return Failure(piece);
+                                  }
+                                }
+                                return absl::OkStatus();
+                              }),
+              absl::OkStatus());
+  }
+}
+
+TEST(Workers, APieceMayRunALoopOfItsOwn) {
+  Workers workers(3);
+  std::atomic<int> ran{0};
+  EXPECT_EQ(workers.ForEach(10,
+                            [&](int64_t) {
+                              return workers.ForEach(10, [&](int64_t piece) {
+                                ran.fetch_add(1);
+                                return piece == 100 ? Failure(piece) : absl::OkStatus();
+                              });
+                            }),
+            absl::OkStatus());
+  EXPECT_EQ(ran, 100);
 }
 
 TEST(Workers, NoPiecesAreNoWork) {
