@@ -335,16 +335,19 @@ class Decoder {
   }
 
   static absl::StatusOr<int64_t> OneValue(const fbs::Node& node) {
-    const absl::Span<const int64_t> values = Values(node.values());
+    const std::vector<int64_t> values = Values(node.values());
     if (values.size() == 1) return values[0];
     return absl::InvalidArgumentError(absl::StrCat(values.size(), " values instead of one"));
   }
 
-  // At most one more than a shape may have: enough for the checks that follow to refuse it.
-  static absl::Span<const int64_t> Values(const flatbuffers::Vector<int64_t>* values) {
-    static_assert(FLATBUFFERS_LITTLEENDIAN, "values are used where they are");
+  // At most one more than a shape may have: enough for the checks that follow to refuse it. Copied
+  // bytewise, since the verifier lets a vector of eight-byte numbers begin at any multiple of four.
+  static std::vector<int64_t> Values(const flatbuffers::Vector<int64_t>* values) {
+    static_assert(FLATBUFFERS_LITTLEENDIAN, "values are copied as they are");
     if (values == nullptr) return {};
-    return {values->data(), std::min<size_t>(values->size(), Shape::kMaxRank + 1)};
+    std::vector<int64_t> copy(std::min<size_t>(values->size(), Shape::kMaxRank + 1));
+    if (!copy.empty()) std::memcpy(copy.data(), values->Data(), copy.size() * sizeof(int64_t));
+    return copy;
   }
 
   const Leaf leaf_;
