@@ -65,17 +65,29 @@ int64_t PathAsPlanned(const Function& function) {
   return longest;
 }
 
-absl::StatusOr<int64_t> BytesFor(const PlanGraph& graph, Schedule schedule) {
+absl::Status PlanAnew(const PlanGraph& graph, Schedule schedule, Schedules::Cost* cost) {
   NPUBANK_ASSIGN_OR_RETURN(const GraphPlan plan,
                            PlanGraphMemory(graph, {.schedule = schedule}, PlanOptions()));
-  return plan.plan.bytes;
+  cost->bytes = plan.plan.bytes;
+  cost->lower_bound = plan.plan.lower_bound;
+  return absl::OkStatus();
 }
 
-// The arena, if the hungriest function needs `scratch` bytes.
-absl::StatusOr<int64_t> ArenaFor(const SubmodelBlob& blob, int64_t scratch, Schedule schedule) {
-  PlanGraph graph = CallGraph(blob);
-  graph.AddValue(kScratchArgument, scratch, /*external=*/false, /*kept=*/true);
-  return BytesFor(graph, schedule);
+// From what the hungriest function costs to what the arena does.
+absl::Status AddCalls(const SubmodelBlob& blob, Schedule schedule, Schedules::Cost* cost) {
+  Schedules::Cost least;
+  for (auto [scratch, arena] : {std::pair(cost->lower_bound, &least), {cost->bytes, cost}}) {
+    PlanGraph graph = CallGraph(blob);
+    graph.AddValue(kScratchArgument, scratch, /*external=*/false, /*kept=*/true);
+    NPUBANK_RETURN_IF_ERROR(PlanAnew(graph, schedule, arena));
+  }
+  cost->lower_bound = least.lower_bound;
+  return absl::OkStatus();
+}
+
+void TakeHungrier(const Schedules::Cost& one, Schedules::Cost* all) {
+  all->bytes = std::max(all->bytes, one.bytes);
+  all->lower_bound = std::max(all->lower_bound, one.lower_bound);
 }
 
 }  // namespace
@@ -130,9 +142,9 @@ PlanGraph CallGraph(const SubmodelBlob& blob) {
 absl::StatusOr<Schedules> ViewSchedules(const Function& function) {
   const PlanGraph graph = FunctionGraph(function);
   Schedules schedules;
-  NPUBANK_ASSIGN_OR_RETURN(schedules.serial.bytes, BytesFor(graph, Schedule::kSerial));
+  NPUBANK_RETURN_IF_ERROR(PlanAnew(graph, Schedule::kSerial, &schedules.serial));
   // Refuses what is too large for the quadratic steps below.
-  NPUBANK_ASSIGN_OR_RETURN(schedules.parallel.bytes, BytesFor(graph, Schedule::kParallel));
+  NPUBANK_RETURN_IF_ERROR(PlanAnew(graph, Schedule::kParallel, &schedules.parallel));
   NPUBANK_ASSIGN_OR_RETURN(const Chains chains, FindChains(graph));
   schedules.serial.path = chains.serial_cost;
   schedules.parallel.path = chains.critical_path;
@@ -146,17 +158,16 @@ absl::StatusOr<Schedules> ViewSchedules(const SubmodelBlob& blob) {
   for (const SubmodelFunction& function : blob.functions) {
     NPUBANK_ASSIGN_OR_RETURN(const Schedules one, ViewSchedules(function.function));
     functions.push_back(one);
-    all.serial.bytes = std::max(all.serial.bytes, one.serial.bytes);
-    all.parallel.bytes = std::max(all.parallel.bytes, one.parallel.bytes);
+    TakeHungrier(one.serial, &all.serial);
+    TakeHungrier(one.parallel, &all.parallel);
   }
   for (const Call& call : blob.calls) {
     all.serial.path += functions[call.function].serial.path;
     all.parallel.path += functions[call.function].parallel.path;
     all.path_as_planned += functions[call.function].path_as_planned;
   }
-  NPUBANK_ASSIGN_OR_RETURN(all.serial.bytes, ArenaFor(blob, all.serial.bytes, Schedule::kSerial));
-  NPUBANK_ASSIGN_OR_RETURN(all.parallel.bytes,
-                           ArenaFor(blob, all.parallel.bytes, Schedule::kParallel));
+  NPUBANK_RETURN_IF_ERROR(AddCalls(blob, Schedule::kSerial, &all.serial));
+  NPUBANK_RETURN_IF_ERROR(AddCalls(blob, Schedule::kParallel, &all.parallel));
   return all;
 }
 

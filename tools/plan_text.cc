@@ -22,12 +22,21 @@ constexpr uint64_t kMaxFileBytes = uint64_t{1} << 30;
 
 double KiB(int64_t bytes) { return static_cast<double>(bytes) / 1024; }
 
-std::string PlanLine(const std::string& name, const PlanView& view) {
-  const double bound = static_cast<double>(std::max<int64_t>(view.lower_bound, 1));
-  const double ratio = view.bytes == 0 ? 1 : static_cast<double>(view.bytes) / bound;
+double Ratio(int64_t bytes, int64_t bound) {
+  return bytes == bound ? 1 : static_cast<double>(bytes) / static_cast<double>(bound);
+}
+
+// A plan that costs no parallelism is held against what such plans need at least.
+int64_t LowerBound(const PlanView& view, const Schedules& s) {
+  if (s.path_as_planned > s.parallel.path) return view.lower_bound;
+  return std::max(view.lower_bound, s.parallel.lower_bound);
+}
+
+std::string PlanLine(const std::string& name, const PlanView& view, const Schedules& s) {
+  const int64_t bound = LowerBound(view, s);
   return absl::StrFormat("%-32s %8d %7d %14.2f %14.2f %14.2f %8.4f\n", name, view.operations,
-                         view.problem.buffers.size(), KiB(view.sum_of_values),
-                         KiB(view.lower_bound), KiB(view.bytes), ratio);
+                         view.problem.buffers.size(), KiB(view.sum_of_values), KiB(bound),
+                         KiB(view.bytes), Ratio(view.bytes, bound));
 }
 
 std::string ScheduleLine(const std::string& name, const Schedules& s, int64_t bytes) {
@@ -63,25 +72,27 @@ absl::StatusOr<std::string> PlanText(const SubmodelBlob& blob) {
                       "bytes", "path", "bytes", "path");
   const PlanView arena = ViewPlan(blob);
   NPUBANK_ASSIGN_OR_RETURN(const Schedules whole, ViewSchedules(blob));
-  text += PlanLine("arena", arena);
+  text += PlanLine("arena", arena, whole);
   schedules += ScheduleLine("arena", whole, arena.bytes);
   for (size_t i = 0; i < blob.functions.size(); ++i) {
     const Function& function = blob.functions[i].function;
     const PlanView scratch = ViewPlan(function);
     NPUBANK_ASSIGN_OR_RETURN(const Schedules one, ViewSchedules(function));
-    text += PlanLine(ScratchName(blob, i), scratch);
+    text += PlanLine(ScratchName(blob, i), scratch, one);
     schedules += ScheduleLine(ScratchName(blob, i), one, scratch.bytes);
   }
   return absl::StrCat(text, schedules,
-                      "\npath: the operations that must run one after the other; calls follow each "
+                      "\npath: operations that must run one after the other; calls follow each "
                       "other.\n");
 }
 
 absl::StatusOr<std::string> PlanPicture(const SubmodelBlob& blob, absl::string_view function) {
   PlanView view;
+  Schedules schedules;
   std::string title;
   if (function.empty()) {
     view = ViewPlan(blob);
+    NPUBANK_ASSIGN_OR_RETURN(schedules, ViewSchedules(blob));
     title = absl::StrCat("arena of ", blob.name);
   } else {
     const auto found = std::find_if(blob.functions.begin(), blob.functions.end(),
@@ -90,12 +101,13 @@ absl::StatusOr<std::string> PlanPicture(const SubmodelBlob& blob, absl::string_v
       return absl::NotFoundError(
           absl::StrCat("submodel ", blob.name, " has no function ", function));
     view = ViewPlan(found->function);
+    NPUBANK_ASSIGN_OR_RETURN(schedules, ViewSchedules(found->function));
     title = absl::StrCat("scratch of ", blob.name, ", ", function);
   }
   Plan plan;
-  plan.offsets = std::move(view.offsets);
   plan.bytes = view.bytes;
-  plan.lower_bound = view.lower_bound;
+  plan.lower_bound = LowerBound(view, schedules);
+  plan.offsets = std::move(view.offsets);
   return DrawPlan(view.problem, plan, title);
 }
 

@@ -19,6 +19,8 @@ constexpr double kTop = 50;
 constexpr double kLegend = 24;  // height of a line of it
 constexpr int kLegendColumns = 8;
 constexpr size_t kMaxNamed = 20;  // values in a tooltip
+constexpr double kLetter = 7;     // width of one, about
+constexpr double kLine = 14;      // height of one
 
 // Easy to tell apart, also for most colour-blind readers; kinds beyond these share.
 constexpr std::array<const char*, 12> kColours = {"#4e79a7", "#f28e2b", "#59a14f", "#e15759",
@@ -67,6 +69,18 @@ class Canvas {
   int64_t top_ = 1;
 };
 
+// What a rectangle holds, where there is room to say it.
+void DrawName(const Buffer& buffer, double left, double right, double top, double bottom,
+              std::string* out) {
+  const std::string& name = buffer.values.empty() ? buffer.id : buffer.values.front();
+  const auto letters = static_cast<size_t>((right - left) / kLetter);
+  if (bottom - top < kLine || letters < 4) return;
+  absl::StrAppendFormat(
+      out, "<text x='%.2f' y='%.2f' text-anchor='middle' fill='#fff'>%s</text>\n",
+      (left + right) / 2, (top + bottom) / 2 + 4,
+      Escaped(absl::string_view(name).substr(name.size() > letters ? name.size() - letters : 0)));
+}
+
 void DrawBuffer(const Canvas& canvas, const Buffer& buffer, int64_t offset, const char* colour,
                 std::string* out) {
   const double x = canvas.X(buffer.lower);
@@ -84,6 +98,7 @@ void DrawBuffer(const Canvas& canvas, const Buffer& buffer, int64_t offset, cons
                         x, y, canvas.X(buffer.upper) - x, canvas.Y(offset) - y, colour,
                         Escaped(buffer.id), Escaped(buffer.kind), InUnits(buffer.size), offset,
                         buffer.lower, buffer.upper, Escaped(values));
+  DrawName(buffer, canvas.X(buffer.lower), canvas.X(buffer.upper), y, canvas.Y(offset), out);
 }
 
 void DrawAxes(const Canvas& canvas, const Plan& plan, std::string* out) {
@@ -102,6 +117,9 @@ void DrawAxes(const Canvas& canvas, const Plan& plan, std::string* out) {
                         "<line x1='%.0f' y1='%.2f' x2='%.0f' y2='%.2f' stroke='#c00' "
                         "stroke-dasharray='6 4'><title>lower bound %s</title></line>\n",
                         kLeft, y, kLeft + kWidth, y, InUnits(plan.lower_bound));
+  absl::StrAppendFormat(
+      out, "<text x='%.0f' y='%.2f' text-anchor='end' fill='#c00'>lower bound</text>\n",
+      kLeft + kWidth, y - 4);
 }
 
 }  // namespace

@@ -2,10 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-
-#include "absl/strings/str_cat.h"
 #include "compiler_stub/compile.h"
+#include "compiler_stub/plan_view.h"
 #include "tests/unit/compiler/fake_model.h"
 
 namespace npubank {
@@ -33,6 +31,8 @@ TEST(ScheduleView, SaysOfEitherBlobWhatBothSchedulesPlan) {
     const Schedules from_parallel = *ViewSchedules(parallel);
     EXPECT_EQ(from_parallel.parallel.bytes, static_cast<int64_t>(parallel.arena_bytes));
     EXPECT_GE(from_parallel.parallel.bytes, from_parallel.serial.bytes);
+    EXPECT_EQ(from_serial.serial.lower_bound, ViewPlan(serial).lower_bound);
+    EXPECT_EQ(from_parallel.parallel.lower_bound, from_parallel.parallel.bytes);
   }
 }
 

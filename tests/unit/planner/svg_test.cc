@@ -27,7 +27,15 @@ TEST(Svg, DrawsARectanglePerBufferAndTheBound) {
   const std::string svg = DrawPlan(problem, *PlanMemory(problem, {}), "test");
   EXPECT_EQ(std::vector<std::string>(absl::StrSplit(svg, "operations [")).size(), 4u);
   EXPECT_THAT(svg, AllOf(HasSubstr("lower bound 2.00 MiB"), HasSubstr("a, a2"), HasSubstr(">conv<"),
-                         HasSubstr(">add<"), HasSubstr("</svg>")));
+                         HasSubstr(">lower bound<"), HasSubstr(">add<"), HasSubstr("</svg>")));
+}
+
+TEST(Svg, NamesRectanglesThatHaveTheRoom) {
+  Problem problem = Three();
+  problem.buffers[0].values = {"layers.scores"};
+  problem.buffers[2].values = {"layers.norm"};  // too low
+  const std::string svg = DrawPlan(problem, *PlanMemory(problem, {}), "test");
+  EXPECT_THAT(svg, AllOf(HasSubstr(">layers.scores<"), Not(HasSubstr(">layers.norm<"))));
 }
 
 TEST(Svg, EscapesNames) {
