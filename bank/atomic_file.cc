@@ -76,7 +76,7 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : path_(std::move(other.path_)),
       temporary_(std::exchange(other.temporary_, std::string())),
       descriptor_(std::exchange(other.descriptor_, -1)),
-      size_(other.size_) {}
+      size_(other.size_.load()) {}
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ >= 0) close(descriptor_);
@@ -96,7 +96,9 @@ absl::Status AtomicFile::WriteAt(uint64_t offset, absl::string_view bytes) {
     if (written < 0) return Failed("cannot write");
     offset += written;
     bytes.remove_prefix(written);
-    if (offset > size_) size_ = offset;
+    uint64_t size = size_;
+    while (offset > size && !size_.compare_exchange_weak(size, offset)) {
+    }
   }
   return absl::OkStatus();
 }

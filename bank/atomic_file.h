@@ -6,12 +6,14 @@
 //   NPUBANK_RETURN_IF_ERROR(file.Commit());
 //
 // Dropped without Commit, the temporary file is removed. Two writers of one path do not disturb
-// each other; the last Commit wins. Threads: one at a time.
+// each other; the last Commit wins. Threads: WriteAt from
+// any, on ranges that do not overlap; the rest one at a time.
 // Errors: NotFound / PermissionDenied for the folder; ResourceExhausted for a full disk;
 // Unavailable else.
 #ifndef NPUBANK_BANK_ATOMIC_FILE_H_
 #define NPUBANK_BANK_ATOMIC_FILE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -41,7 +43,7 @@ class AtomicFile {
   std::string path_;
   std::string temporary_;  // empty once committed
   int descriptor_ = -1;
-  uint64_t size_ = 0;
+  std::atomic<uint64_t> size_ = 0;
 };
 
 // A whole regular file of at most `limit` bytes.

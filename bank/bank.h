@@ -49,6 +49,8 @@
 
 namespace npubank {
 
+class CacheFile;
+
 struct BankOptions {
   // Threads for evaluation; null evaluates inline on the calling thread.
   std::shared_ptr<Workers> workers = nullptr;
@@ -60,6 +62,8 @@ struct BankOptions {
   // Tensors with equal bytes share one allocation although their recipes or files differ. Each new
   // tensor is hashed once, and compared with those of the same hash.
   bool share_content = true;
+  // Evaluated tensors of earlier runs (bank/cache_file.h); Save it when the models are loaded.
+  std::shared_ptr<CacheFile> cache = nullptr;
   // For tests: what is used in place of a content hash, to make hashes equal that are not.
   std::function<Digest(const Digest&)> content_hash_hook = nullptr;
 };
@@ -114,6 +118,9 @@ struct BankTotals {
   uint64_t waits = 0;                // for the evaluation of another caller
   uint64_t content_bytes_saved = 0;  // device bytes that equal contents share
   uint64_t evictions = 0;
+  // How the evaluations came by their bytes; the rest was copied or imported as it is stored.
+  uint64_t transformations = 0;
+  uint64_t cache_hits = 0;
   uint64_t budget_used = 0;  // of BankOptions::budget_bytes
 };
 

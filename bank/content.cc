@@ -1,5 +1,7 @@
 #include "bank/content.h"
 
+// The state of a hash as a member.
+#define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
 
 #include <algorithm>
@@ -35,23 +37,34 @@ class Pieces {
   std::vector<std::byte> buffer_;
 };
 
-struct FreeState {
-  void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
-};
-
 }  // namespace
 
+struct alignas(64) ContentHash::State {  // as XXH3 wants it
+  XXH3_state_t xxh3;
+};
+
+ContentHash::ContentHash() : state_(std::make_unique<State>()) {
+  XXH3_128bits_reset(&state_->xxh3);
+}
+ContentHash::~ContentHash() = default;
+
+void ContentHash::Add(absl::Span<const std::byte> bytes) {
+  XXH3_128bits_update(&state_->xxh3, bytes.data(), bytes.size());
+}
+
+Digest ContentHash::Finish() const {
+  const XXH128_hash_t hash = XXH3_128bits_digest(&state_->xxh3);
+  return Digest{hash.high64, hash.low64};
+}
+
 absl::StatusOr<Digest> HashContent(DeviceMemory& device, DeviceAllocation& memory) {
-  const std::unique_ptr<XXH3_state_t, FreeState> state(XXH3_createState());
-  if (state == nullptr) return absl::ResourceExhaustedError("the host has no room to hash");
-  XXH3_128bits_reset(state.get());
+  ContentHash hash;
   Pieces pieces(device, memory);
   for (uint64_t offset = 0; offset < memory.bytes(); offset += kPiece) {
     NPUBANK_ASSIGN_OR_RETURN(const absl::Span<const std::byte> piece, pieces.At(offset));
-    XXH3_128bits_update(state.get(), piece.data(), piece.size());
+    hash.Add(piece);
   }
-  const XXH128_hash_t hash = XXH3_128bits_digest(state.get());
-  return Digest{hash.high64, hash.low64};
+  return hash.Finish();
 }
 
 absl::StatusOr<bool> SameContent(DeviceMemory& device, DeviceAllocation& a, DeviceAllocation& b) {

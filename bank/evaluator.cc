@@ -1,14 +1,22 @@
 #include "bank/evaluator.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bank/content.h"
 #include "lazy_tensor/evaluate.h"
 #include "lazy_tensor/status_macros.h"
 
 namespace npubank {
+namespace {
+
+constexpr uint64_t kPiece = 256 << 10;  // stays in a core's cache between reading and writing
+
+}  // namespace
 
 Evaluator::Evaluator(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Workers> workers)
     : device_(std::move(device)), workers_(std::move(workers)) {}
@@ -30,6 +38,39 @@ absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Copy(absl::Span<con
     std::memcpy(out.data(), bytes.data() + offset, out.size());
     return absl::OkStatus();
   }));
+  return std::shared_ptr<DeviceAllocation>(std::move(memory));
+}
+
+absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Fetch(const CachedBytes& cached,
+                                                                   const std::string& name) const {
+  auto imported = device_->Import(cached.file, cached.offset, cached.bytes, name);
+  if (imported.ok()) {
+    NPUBANK_RETURN_IF_ERROR(CheckPayload(cached));
+    return std::shared_ptr<DeviceAllocation>(*std::move(imported));
+  }
+  if (!absl::IsUnimplemented(imported.status()) && !absl::IsFailedPrecondition(imported.status())) {
+    return imported.status();
+  }
+  NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<DeviceAllocation> memory,
+                           device_->Allocate(cached.bytes, name));
+  // Device memory is never read here: what is hashed is on its way there.
+  ContentHash hash;
+  std::vector<std::byte> piece(std::min(cached.bytes, kPiece));
+  const auto produce = [&](uint64_t offset, absl::Span<std::byte> out) {
+    for (size_t done = 0; done < out.size(); done += piece.size()) {
+      piece.resize(std::min<uint64_t>(kPiece, out.size() - done));
+      NPUBANK_RETURN_IF_ERROR(
+          cached.file->Read(cached.offset + offset + done, absl::MakeSpan(piece)));
+      hash.Add(piece);
+      std::memcpy(out.data() + done, piece.data(), piece.size());
+    }
+    return absl::OkStatus();
+  };
+  NPUBANK_RETURN_IF_ERROR(device_->Write(*memory, produce));
+  if (hash.Finish() != cached.hash) {
+    return absl::DataLossError(absl::StrCat("'", cached.file->name(), "': the payload of '", name,
+                                            "' at ", cached.offset, " is not what was written"));
+  }
   return std::shared_ptr<DeviceAllocation>(std::move(memory));
 }
 

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "bank/cache_file.h"
 #include "bank/device_memory.h"
 #include "lazy_tensor/parallel.h"
 #include "lazy_tensor/recipe.h"
@@ -32,6 +33,10 @@ class Evaluator {
   // Bytes that were evaluated before.
   absl::StatusOr<std::shared_ptr<DeviceAllocation>> Copy(absl::Span<const std::byte> bytes,
                                                          const std::string& name) const;
+  // Bytes from a cache file, imported where the device can; DataLoss, and nothing is allocated,
+  // when they are not what was written.
+  absl::StatusOr<std::shared_ptr<DeviceAllocation>> Fetch(const CachedBytes& cached,
+                                                          const std::string& name) const;
 
  private:
   absl::StatusOr<std::shared_ptr<DeviceAllocation>> Import(const Recipe& recipe,

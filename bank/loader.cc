@@ -46,6 +46,8 @@ struct Loader::Loaded {
   std::shared_ptr<DeviceAllocation> memory;
   std::string encoded;
   std::optional<Digest> content;
+  Origin origin = Origin::kStored;
+  bool cacheable = false;
 };
 
 Loader::Loader(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Registry> registry,
@@ -54,6 +56,7 @@ Loader::Loader(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Registry> r
       registry_(std::move(registry)),
       budget_(std::make_shared<Budget>(options.budget_bytes)),
       evaluator_(std::move(device), options.workers),
+      cache_(options.cache),
       share_content_(options.share_content),
       content_hash_hook_(options.content_hash_hook) {}
 
@@ -75,10 +78,15 @@ absl::StatusOr<Lease> Loader::Run(Evaluation& evaluation, const Cancelled& cance
   }
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   ShareEqual(*loaded);
-  return evaluation.Publish({.memory = std::move(loaded->memory),
-                             .seconds = taken.count(),
-                             .encoded = std::move(loaded->encoded),
-                             .content = loaded->content});
+  const Digest digest = evaluation.digest();
+  const std::shared_ptr<DeviceAllocation> memory = loaded->cacheable ? loaded->memory : nullptr;
+  Lease lease = evaluation.Publish({.memory = std::move(loaded->memory),
+                                    .seconds = taken.count(),
+                                    .encoded = std::move(loaded->encoded),
+                                    .content = loaded->content,
+                                    .origin = loaded->origin});
+  if (memory != nullptr) AddToCache(digest, *memory);  // nobody waits for it
+  return lease;
 }
 
 absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation,
@@ -94,14 +102,45 @@ absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation,
                                }));
       return loaded;
     }
+    NPUBANK_ASSIGN_OR_RETURN(const bool cached, LoadFromCache(evaluation, loaded));
+    if (cached) return loaded;
     NPUBANK_ASSIGN_OR_RETURN(recipe, Resolve(way, evaluation.digest()));
-  } else if (absl::StatusOr<std::string> encoded = EncodeRecipes({recipe}); encoded.ok()) {
-    loaded.encoded = *std::move(encoded);
+  } else {
+    absl::StatusOr<std::string> encoded = EncodeRecipes({recipe});
+    if (encoded.ok()) loaded.encoded = *std::move(encoded);
+    NPUBANK_ASSIGN_OR_RETURN(const bool cached, LoadFromCache(evaluation, loaded));
+    if (cached) return loaded;
   }
+  const bool transforms = !std::holds_alternative<ConstantOp>(recipe->op());
+  loaded.origin = transforms ? Origin::kTransformed : Origin::kStored;
+  loaded.cacheable = transforms && cache_ != nullptr && bytes > 0 && recipe->Persistent();
   NPUBANK_ASSIGN_OR_RETURN(loaded.memory, Place(bytes, [&] {
                              return evaluator_.Evaluate(*recipe, evaluation.name(), cancelled);
                            }));
   return loaded;
+}
+
+absl::StatusOr<bool> Loader::LoadFromCache(const Evaluation& evaluation, Loaded& loaded) const {
+  const uint64_t bytes = evaluation.type().bytes();
+  if (cache_ == nullptr || bytes == 0) return false;
+  const std::optional<CachedBytes> cached = cache_->Find(evaluation.digest(), bytes);
+  if (!cached.has_value()) return false;
+  MemoryOr memory = Place(bytes, [&] { return evaluator_.Fetch(*cached, evaluation.name()); });
+  if (absl::IsDataLoss(memory.status()) || absl::IsUnavailable(memory.status())) {
+    cache_->Distrust(evaluation.digest(), memory.status());
+    return false;
+  }
+  NPUBANK_RETURN_IF_ERROR(memory.status());  // the device's, which evaluating would meet as well
+  loaded.memory = *std::move(memory);
+  loaded.origin = Origin::kCache;
+  return true;
+}
+
+// A cache that cannot be written costs the next start some time; its report says so.
+void Loader::AddToCache(const Digest& digest, DeviceAllocation& memory) const {
+  (void)cache_->Add(digest, memory.bytes(), [&](uint64_t offset, absl::Span<std::byte> out) {
+    return device_->Read(memory, offset, out);
+  });
 }
 
 absl::StatusOr<std::shared_ptr<DeviceAllocation>> Loader::Place(

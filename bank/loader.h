@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "bank/bank.h"
 #include "bank/budget.h"
+#include "bank/cache_file.h"
 #include "bank/device_memory.h"
 #include "bank/evaluator.h"
 #include "bank/registry.h"
@@ -34,6 +35,9 @@ class Loader {
 
  private:
   struct Loaded;
+  // False: not in the cache, or not usable there.
+  absl::StatusOr<bool> LoadFromCache(const Evaluation& evaluation, Loaded& loaded) const;
+  void AddToCache(const Digest& digest, DeviceAllocation& memory) const;
   absl::StatusOr<Lease> Run(Evaluation& evaluation, const Cancelled& cancelled) const;
   absl::StatusOr<Loaded> Load(const Evaluation& evaluation, const Cancelled& cancelled) const;
   // On the device within the budget; evicts, and once more when the driver is out of memory.
@@ -47,6 +51,7 @@ class Loader {
   std::shared_ptr<Registry> registry_;
   std::shared_ptr<Budget> budget_;
   Evaluator evaluator_;
+  std::shared_ptr<CacheFile> cache_;  // or null
   bool share_content_;
   std::function<Digest(const Digest&)> content_hash_hook_;
 };

@@ -266,6 +266,8 @@ Lease Registry::Publish(Evaluation& evaluation, Published published) {
   entry.content = published.content;
   if (entry.content.has_value()) contents_[entry.content->low].push_back(&entry);
   ++counters_.evaluations;
+  if (published.origin == Origin::kTransformed) ++counters_.transformations;
+  if (published.origin == Origin::kCache) ++counters_.cache_hits;
   evaluation.entry_ = nullptr;
   const std::shared_ptr<Flight> flight = std::move(entry.flight);
   flight->finished = true;

@@ -99,12 +99,20 @@ struct WayBack {
   std::vector<RecipeResolver> resolvers;
 };
 
+// Where an evaluation's bytes came from.
+enum class Origin : uint8_t {
+  kStored,       // copied or imported as they are in the checkpoint, or from a host copy
+  kTransformed,  // computed from the source
+  kCache,        // computed by an earlier evaluation
+};
+
 // What an evaluation hands over.
 struct Published {
   std::shared_ptr<DeviceAllocation> memory;
   double seconds = 0;
   std::string encoded;  // empty: the tensor has it already, or cannot be brought back by it
   std::optional<Digest> content;  // for finding tensors of equal bytes
+  Origin origin = Origin::kStored;
 };
 
 class Registry;
@@ -194,6 +202,8 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
     uint64_t evaluations = 0;
     uint64_t waits = 0;
     uint64_t evictions = 0;
+    uint64_t transformations = 0;
+    uint64_t cache_hits = 0;
   };
   Counters counters() const;
   // In registration order, under the lock: look and copy, no more.

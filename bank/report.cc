@@ -68,6 +68,8 @@ BankTotals TotalsOf(const Registry& registry) {
   totals.evaluations = counters.evaluations;
   totals.waits = counters.waits;
   totals.evictions = counters.evictions;
+  totals.transformations = counters.transformations;
+  totals.cache_hits = counters.cache_hits;
   return totals;
 }
 

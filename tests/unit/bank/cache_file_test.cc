@@ -1,0 +1,417 @@
+// The cache file on its own, and behind a bank: what may be used, and everything that must not be.
+#include "bank/cache_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bank/bank.h"
+#include "bank/cache_generated.h"
+#include "bank/host_memory.h"
+#include "lazy_tensor/retention.h"
+#include "tests/support/scripted_source.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/test_weights.h"
+
+namespace npubank {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+void WriteAll(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+class CacheFileTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kTransformed = 6;  // all of three layers'
+
+  struct Loaded {
+    BankTotals totals;
+    CacheReport report;
+    std::vector<std::vector<std::byte>> bytes;
+  };
+
+  // What a process does: open the cache, load everything, save.
+  Loaded Load(const TestWeights& weights, bool verify_at_open = false) {
+    const auto cache = CacheFile::Open({.path = path_, .verify_at_open = verify_at_open});
+    const auto memory = std::make_shared<HostMemory>();
+    const auto bank = Bank::Create(memory, {.share_content = false, .cache = cache});
+    Loaded loaded;
+    {
+      const Owner owner = bank->AddOwner("prefill", {.resolver = weights.Resolver()});
+      const std::vector<Uid> uids = RegisterAll(*bank, owner, weights);
+      const absl::Status status = bank->EvaluateAndAllocate(owner);
+      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_TRUE(bank->Audit().clean()) << bank->Audit().ToString();
+      EXPECT_EQ(LiveSourceBytes(), 0u);
+      for (size_t i = 0; i < uids.size(); ++i) {
+        std::vector<std::byte> bytes(weights.Expected(i).size());
+        EXPECT_TRUE(bank->Read(uids[i], 0, absl::MakeSpan(bytes)).ok());
+        EXPECT_EQ(bytes, weights.Expected(i)) << i;
+      }
+      loaded.totals = bank->Totals();
+    }
+    EXPECT_EQ(memory->Usage().live_allocations, 0u);
+    loaded.report = cache->Report();
+    const absl::Status saved = cache->Save();
+    EXPECT_TRUE(saved.ok()) << saved;
+    return loaded;
+  }
+
+  static std::vector<Uid> RegisterAll(Bank& bank, const Owner& owner, const TestWeights& weights) {
+    std::vector<Uid> uids;
+    for (const LazyTensor& tensor : weights.Submodel()) {
+      uids.push_back(bank.Register(owner, tensor, absl::StrCat("t", uids.size())).value().uid);
+    }
+    return uids;
+  }
+
+  // A file that must not be used: reported, everything evaluated again, and repaired by that.
+  void ExpectUnused(const std::string& why) {
+    const Loaded load = Load(weights_);
+    EXPECT_EQ(load.totals.cache_hits, 0u);
+    EXPECT_EQ(load.totals.transformations, kTransformed);
+    EXPECT_THAT(load.report.problems, ElementsAre(HasSubstr(why)));
+    const Loaded again = Load(weights_);
+    EXPECT_EQ(again.totals.transformations, 0u);
+    EXPECT_THAT(again.report.problems, IsEmpty());
+  }
+
+  // Replaces the index, under a seal that fits it.
+  void Reseal(const std::string& index, uint64_t offset) {
+    std::string file = ReadAll(path_).substr(0, offset);
+    file += index;
+    file.replace(0, FileSeal::kBytes, EncodeSeal(kCacheFile, offset, index));
+    WriteAll(path_, file);
+  }
+  void ResealWith(uint64_t payload_offset, uint64_t payload_bytes) {
+    flatbuffers::FlatBufferBuilder builder;
+    const std::vector<wire::CachedTensor> tensors = {
+        wire::CachedTensor(1, 2, payload_offset, payload_bytes, 3, 4)};
+    wire::FinishCacheIndexBuffer(
+        builder, wire::CreateCacheIndex(builder, builder.CreateVectorOfStructs(tensors)));
+    Reseal(
+        std::string(reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()),
+        SealedOffset());
+  }
+  uint64_t SealedOffset() const {
+    const std::string file = ReadAll(path_);
+    return ReadSeal(kCacheFile, file, file.size()).value().offset;
+  }
+  size_t FilesInFolder() const {
+    size_t files = 0;
+    for ([[maybe_unused]] const auto& file : std::filesystem::directory_iterator(folder_.path())) {
+      ++files;
+    }
+    return files;
+  }
+
+  TestWeights weights_{3};
+  TemporaryFolder folder_;
+  std::string path_ = folder_.File("weights.cache");
+};
+
+TEST_F(CacheFileTest, AWarmStartTransformsNothing) {
+  const Loaded cold = Load(weights_);
+  EXPECT_EQ(cold.totals.transformations, kTransformed);
+  EXPECT_EQ(cold.report.unsaved, kTransformed);
+  const Loaded warm = Load(weights_);
+  EXPECT_EQ(warm.totals.transformations, 0u);
+  EXPECT_EQ(warm.totals.cache_hits, kTransformed);
+  EXPECT_EQ(warm.totals.evaluations, weights_.size());
+  EXPECT_THAT(warm.report.problems, IsEmpty());
+  EXPECT_EQ(FilesInFolder(), 1u);
+}
+
+TEST_F(CacheFileTest, AFullHitWritesNothing) {
+  Load(weights_);
+  const auto before = std::filesystem::last_write_time(path_);
+  Load(weights_);
+  EXPECT_EQ(std::filesystem::last_write_time(path_), before);
+}
+
+TEST_F(CacheFileTest, MissesAreAppendedToWhatIsThere) {
+  const TestWeights other(3, /*variant=*/1);
+  Load(weights_);
+  EXPECT_EQ(Load(other).totals.transformations, kTransformed);
+  EXPECT_EQ(Load(weights_).totals.transformations, 0u);
+  EXPECT_EQ(Load(other).totals.transformations, 0u);
+}
+
+TEST_F(CacheFileTest, PayloadsLieOnPagesSoThatTheyCanBeImported) {
+  Load(weights_);
+  const auto cache = CacheFile::Open({.path = path_});
+  size_t found = 0;
+  for (const LazyTensor& tensor : weights_.Submodel()) {
+    const auto cached = cache->Find(tensor.digest(), tensor.type().bytes());
+    if (!cached.has_value()) continue;
+    ++found;
+    EXPECT_EQ(cached->offset % CacheFile::kAlignment, 0u);
+    EXPECT_TRUE(CheckPayload(*cached).ok());
+  }
+  EXPECT_EQ(found, kTransformed);
+}
+
+TEST_F(CacheFileTest, WakingTakesTheCacheAndNotTheSource) {
+  const auto cache = CacheFile::Open({.path = path_});
+  const auto bank = Bank::Create(std::make_shared<HostMemory>(), {.cache = cache});
+  const Owner owner = bank->AddOwner("prefill", {.resolver = weights_.Resolver()});
+  const std::vector<Uid> uids = RegisterAll(*bank, owner, weights_);
+  ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
+  ASSERT_TRUE(cache->Save().ok());
+  ASSERT_TRUE(bank->Sleep(owner).ok());
+  EXPECT_EQ(bank->Totals().device_bytes, 0u);
+  ASSERT_TRUE(bank->Wake(owner).ok());
+  EXPECT_EQ(bank->Totals().transformations, kTransformed) << "those of the load";
+  EXPECT_EQ(bank->Totals().cache_hits, kTransformed);
+  std::vector<std::byte> bytes(weights_.Expected(0).size());
+  ASSERT_TRUE(bank->Read(uids[0], 0, absl::MakeSpan(bytes)).ok());
+  EXPECT_EQ(bytes, weights_.Expected(0));
+}
+
+TEST_F(CacheFileTest, AMissingFileIsAnEmptyCacheAndNoProblem) {
+  EXPECT_THAT(CacheFile::Open({.path = path_})->Report().problems, IsEmpty());
+}
+
+TEST_F(CacheFileTest, AFlippedPayloadByteIsSeenOnFirstUse) {
+  Load(weights_);
+  std::string file = ReadAll(path_);
+  file[CacheFile::kAlignment + 5] ^= 1;
+  WriteAll(path_, file);
+  const Loaded load = Load(weights_);
+  EXPECT_EQ(load.totals.cache_hits, kTransformed - 1);
+  EXPECT_EQ(load.totals.transformations, 1u);
+  EXPECT_THAT(load.report.problems, ElementsAre(HasSubstr("not what was written")));
+  EXPECT_EQ(Load(weights_).totals.transformations, 0u) << "the save repaired it";
+}
+
+TEST_F(CacheFileTest, AFlippedPayloadByteIsSeenAtOpenWhenAsked) {
+  Load(weights_);
+  std::string file = ReadAll(path_);
+  file[CacheFile::kAlignment + 5] ^= 1;
+  WriteAll(path_, file);
+  const auto cache = CacheFile::Open({.path = path_, .verify_at_open = true});
+  EXPECT_EQ(cache->Report().entries, kTransformed - 1);
+  EXPECT_THAT(cache->Report().problems, ElementsAre(HasSubstr("not what was written")));
+  EXPECT_EQ(Load(weights_, /*verify_at_open=*/true).totals.transformations, 1u);
+}
+
+TEST_F(CacheFileTest, AStaleSourceNeverHits) {
+  TestWeights changing(3);
+  Load(changing);
+  changing.Rewrite();
+  const auto cache = CacheFile::Open({.path = path_});
+  for (const LazyTensor& tensor : changing.Submodel()) {
+    EXPECT_FALSE(cache->Find(tensor.digest(), tensor.type().bytes()).has_value());
+  }
+}
+
+TEST_F(CacheFileTest, TruncatedAnywhereItIsNotUsed) {
+  Load(weights_);
+  const std::string file = ReadAll(path_);
+  for (const size_t size :
+       {size_t{0}, size_t{7}, size_t{39}, size_t{40}, file.size() / 2, file.size() - 1}) {
+    SCOPED_TRACE(size);
+    WriteAll(path_, file.substr(0, size));
+    ExpectUnused("is not used");
+  }
+  WriteAll(path_, file + "x");
+  ExpectUnused("does not end with the file");
+}
+
+TEST_F(CacheFileTest, AnyChangedBitOfSealOrIndexIsSeen) {
+  Load(weights_);
+  const std::string good = ReadAll(path_);
+  std::vector<size_t> places;
+  for (size_t at = 0; at < FileSeal::kBytes; ++at) places.push_back(at);
+  for (size_t at = SealedOffset(); at < good.size(); ++at) places.push_back(at);
+  for (const size_t at : places) {
+    std::string bad = good;
+    bad[at] ^= 0x10;
+    WriteAll(path_, bad);
+    const CacheReport report = CacheFile::Open({.path = path_})->Report();
+    EXPECT_EQ(report.entries, 0u) << at;
+    EXPECT_EQ(report.problems.size(), 1u) << at;
+  }
+}
+
+TEST_F(CacheFileTest, AnotherVersionIsNotUsed) {
+  Load(weights_);
+  FileKind later = kCacheFile;
+  later.version = 2;
+  const uint64_t offset = SealedOffset();
+  std::string file = ReadAll(path_);
+  file.replace(0, FileSeal::kBytes, EncodeSeal(later, offset, file.substr(offset)));
+  WriteAll(path_, file);
+  ExpectUnused("version 2");
+}
+
+TEST_F(CacheFileTest, AnIndexOffsetBeyondTheFileIsNotUsed) {
+  Load(weights_);
+  std::string file = ReadAll(path_);
+  const std::string index = file.substr(SealedOffset());
+  for (const uint64_t offset : {file.size() + 1, ~uint64_t{0} - index.size() + 1, uint64_t{8}}) {
+    std::string bad = file;
+    bad.replace(0, FileSeal::kBytes, EncodeSeal(kCacheFile, offset, index));
+    WriteAll(path_, bad);
+    EXPECT_THAT(CacheFile::Open({.path = path_})->Report().problems,
+                ElementsAre(HasSubstr("does not lie within")));
+  }
+}
+
+TEST_F(CacheFileTest, APayloadOutsideOfTheFileIsNotUsed) {
+  Load(weights_);
+  const std::vector<std::pair<uint64_t, uint64_t>> bad = {
+      {uint64_t{1} << 40, 8},       // beyond the end
+      {4096, uint64_t{1} << 40},    // its end is
+      {4096, ~uint64_t{0} - 4095},  // its end wraps
+      {~uint64_t{4095}, 8192},      // both
+      {0, 8},                       // over the seal
+      {4097, 8},                    // on no page
+      {4096, 0},                    // nothing
+  };
+  for (const auto& [offset, bytes] : bad) {
+    SCOPED_TRACE(absl::StrCat(offset, " + ", bytes));
+    ResealWith(offset, bytes);
+    EXPECT_THAT(CacheFile::Open({.path = path_})->Report().problems,
+                ElementsAre(HasSubstr("does not lie between")));
+  }
+  ResealWith(4096, 8);
+  EXPECT_EQ(CacheFile::Open({.path = path_})->Report().entries, 1u) << "the control";
+}
+
+TEST_F(CacheFileTest, ATensorOfAnotherSizeUnderTheSameDigestIsNotUsed) {
+  Load(weights_);
+  ResealWith(4096, 8);
+  const auto cache = CacheFile::Open({.path = path_});
+  EXPECT_TRUE(cache->Find(Digest{1, 2}, 8).has_value());
+  EXPECT_FALSE(cache->Find(Digest{1, 2}, 16).has_value());
+}
+
+TEST_F(CacheFileTest, AnIndexThatIsNoIndexIsNotUsed) {
+  Load(weights_);
+  Reseal("no flatbuffer at all", SealedOffset());
+  ExpectUnused("refers beyond its end");
+}
+
+TEST_F(CacheFileTest, AProcessThatStopsBeforeTheSaveLeavesTheOldFile) {
+  Load(weights_);
+  const std::string before = ReadAll(path_);
+  {
+    const auto cache = CacheFile::Open({.path = path_});
+    ASSERT_TRUE(cache
+                    ->Add(Digest{5, 5}, 4,
+                          [](uint64_t, absl::Span<std::byte> out) {
+                            std::fill(out.begin(), out.end(), std::byte{1});
+                            return absl::OkStatus();
+                          })
+                    .ok());
+    EXPECT_EQ(FilesInFolder(), 2u) << "the temporary file";
+  }
+  EXPECT_EQ(FilesInFolder(), 1u);
+  EXPECT_EQ(ReadAll(path_), before);
+  // One that was killed leaves its temporary file, half written: nobody looks at it.
+  WriteAll(path_ + ".Ab12Cd", before.substr(0, before.size() / 2));
+  EXPECT_EQ(Load(weights_).totals.transformations, 0u);
+}
+
+TEST_F(CacheFileTest, TwoThatAreOpenAtOnceKeepWhatEachHasAndLoseNothing) {
+  const auto fill = [](char value) {
+    return [value](uint64_t, absl::Span<std::byte> out) {
+      std::fill(out.begin(), out.end(), std::byte(value));
+      return absl::OkStatus();
+    };
+  };
+  const auto first = CacheFile::Open({.path = path_});
+  const auto second = CacheFile::Open({.path = path_});
+  ASSERT_TRUE(first->Add(Digest{1, 1}, 5000, fill(1)).ok());
+  ASSERT_TRUE(second->Add(Digest{2, 2}, 5000, fill(2)).ok());
+  ASSERT_TRUE(first->Save().ok());
+  const CachedBytes held = first->Find(Digest{1, 1}, 5000).value();
+  ASSERT_TRUE(second->Save().ok());
+  EXPECT_TRUE(CheckPayload(held).ok()) << "the file that was renamed over is still there for it";
+  const auto third = CacheFile::Open({.path = path_});
+  EXPECT_EQ(third->Report().entries, 2u);
+  EXPECT_TRUE(CheckPayload(third->Find(Digest{1, 1}, 5000).value()).ok());
+  EXPECT_TRUE(CheckPayload(third->Find(Digest{2, 2}, 5000).value()).ok());
+}
+
+TEST_F(CacheFileTest, ManyThreadsAddAndSave) {
+  const auto cache = CacheFile::Open({.path = path_});
+  std::vector<std::thread> threads;
+  for (uint64_t thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (uint64_t i = 0; i < 20; ++i) {
+        const auto status =
+            cache->Add(Digest{thread, i}, 3000 + i, [&](uint64_t, absl::Span<std::byte> out) {
+              std::fill(out.begin(), out.end(), std::byte(i));
+              return absl::OkStatus();
+            });
+        EXPECT_TRUE(status.ok()) << status;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_TRUE(cache->Save().ok());
+  const CacheReport report = CacheFile::Open({.path = path_, .verify_at_open = true})->Report();
+  EXPECT_EQ(report.entries, 80u);
+  EXPECT_THAT(report.problems, IsEmpty());
+}
+
+TEST_F(CacheFileTest, AFolderThatCannotBeWrittenFailsTheSaveAndNotTheLoad) {
+  path_ = folder_.File("missing/weights.cache");
+  const auto cache = CacheFile::Open({.path = path_});
+  const auto bank = Bank::Create(std::make_shared<HostMemory>(), {.cache = cache});
+  const Owner owner = bank->AddOwner("prefill");
+  RegisterAll(*bank, owner, weights_);
+  EXPECT_TRUE(bank->EvaluateAndAllocate(owner).ok());
+  EXPECT_EQ(cache->Report().problems.size(), kTransformed);
+}
+
+TEST_F(CacheFileTest, WhatIsStoredAsItIsNeedsNoSecondCopy) {
+  const auto cache = CacheFile::Open({.path = path_});
+  const auto bank = Bank::Create(std::make_shared<HostMemory>(), {.cache = cache});
+  const Owner owner = bank->AddOwner("prefill");
+  const TensorType type = TensorType::Create(ElementType::kU8, Shape::Create({64}).value()).value();
+  const auto file = Source::OpenFile(weights_.path()).value();
+  ASSERT_TRUE(bank->Register(owner, LazyTensor::Constant(file, 0, type, "w").value(), "w").ok());
+  ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
+  EXPECT_EQ(bank->Totals().evaluations, 1u);
+  EXPECT_EQ(bank->Totals().transformations, 0u);
+  EXPECT_EQ(cache->Report().unsaved, 0u);
+}
+
+TEST_F(CacheFileTest, BuffersInMemoryAreNotKept) {
+  const auto cache = CacheFile::Open({.path = path_});
+  const auto bank = Bank::Create(std::make_shared<HostMemory>(), {.cache = cache});
+  const Owner owner = bank->AddOwner("prefill");
+  const TensorType type = TensorType::Create(ElementType::kF32, Shape::Create({6}).value()).value();
+  const LazyTensor half =
+      LazyTensor::Constant(Source::FromBuffer(CountingFloats(6), "buffer"), 0, type, "w")
+          .value()
+          .Convert(ElementType::kF16)
+          .value();
+  ASSERT_TRUE(bank->Register(owner, half, "w").ok());
+  ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
+  EXPECT_EQ(bank->Totals().transformations, 1u);
+  EXPECT_EQ(cache->Report().unsaved, 0u);
+}
+
+}  // namespace
+}  // namespace npubank
