@@ -2,18 +2,22 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdio>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "bank/bank.h"
+#include "bank/cache_file.h"
 #include "bank/host_memory.h"
 #include "lazy_tensor/mutex.h"
 #include "lazy_tensor/retention.h"
 #include "tests/support/scripted_source.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test_weights.h"
 
 namespace npubank {
@@ -248,6 +252,73 @@ TEST_F(BankThreadsTest, EveryOperationMayRunBesideEveryOther) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(bank_->Totals().unique_tensors, 0u);
+}
+
+// With a budget that is too small, sleepers, content sharing and a cache: more threads than room.
+TEST_F(BankThreadsTest, EveryOperationMayRunBesideEveryOtherWhileTensorsComeAndGo) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 60;
+  constexpr uint64_t kPage = 4096;
+  const uint32_t seed = std::random_device{}();
+  std::printf("seed %u\n", seed);
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  const TestWeights weights(4);
+  const TemporaryFolder folder;
+  const auto memory = std::make_shared<HostMemory>();
+  const auto cache = CacheFile::Open({.path = folder.File("cache")});
+  const auto bank =
+      Bank::Create(memory, {.budget_bytes = 5 * kPage, .keep_unowned = true, .cache = cache});
+  const auto fits_or_full = [](const absl::Status& status) {
+    return status.ok() || absl::IsResourceExhausted(status);
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(seed + t);
+      for (int round = 0; round < kRounds; ++round) {
+        const Owner owner = bank->AddOwner(absl::StrCat(t), {.resolver = weights.Resolver()});
+        const std::vector<LazyTensor> tensors = weights.Submodel();
+        std::vector<size_t> mine;
+        for (size_t i = 0; i < tensors.size(); ++i) {
+          if (random() % 2 == 0) continue;
+          ASSERT_TRUE(bank->Register(owner, tensors[i], TestWeights::Name(i)).ok());
+          mine.push_back(i);
+        }
+        for (int step = 0; step < 6 && !mine.empty(); ++step) {
+          const size_t i = mine[random() % mine.size()];
+          switch (random() % 6) {
+            case 0:
+              ASSERT_TRUE(fits_or_full(bank->EvaluateAndAllocate(owner)));
+              break;
+            case 1:
+              ASSERT_TRUE(
+                  fits_or_full(bank->Sleep(owner, {.keep_host_copy = random() % 4 == 0}).status()));
+              ASSERT_TRUE(fits_or_full(bank->Wake(owner)));
+              break;
+            case 2:
+              bank->Trim();
+              break;
+            case 3:
+              ASSERT_TRUE(cache->Save().ok());
+              break;
+            default: {
+              const absl::StatusOr<Lease> lease = bank->Get(tensors[i].uid());
+              ASSERT_TRUE(fits_or_full(lease.status())) << lease.status();
+              if (!lease.ok()) break;
+              ASSERT_EQ(HostBytesAt(lease->address(), lease->type().bytes()), weights.Expected(i));
+            }
+          }
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  bank->Trim();
+  EXPECT_EQ(memory->Usage().live_allocations, 0u);
+  EXPECT_EQ(bank->Totals().budget_used, 0u);
+  EXPECT_EQ(bank->Totals().unique_tensors, 0u);
+  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
+  for (const std::string& problem : cache->Report().problems) ADD_FAILURE() << problem;
 }
 
 }  // namespace
