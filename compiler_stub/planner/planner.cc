@@ -45,8 +45,8 @@ Part MakePart(const Problem& problem, std::vector<int> buffers, int64_t enough) 
 // Improves parts by the exact search, within limits that all of them share.
 class Improver {
  public:
-  explicit Improver(const PlanOptions& options)
-      : steps_left_(options.step_limit), deadline_(absl::Now() + options.time_limit) {}
+  Improver(int64_t step_limit, absl::Duration time_limit)
+      : steps_left_(step_limit), deadline_(absl::Now() + time_limit) {}
 
   // Looks for a layout of `part` within `capacity`; true when there is one now.
   bool Fit(int64_t capacity, int64_t steps, Part* part) {
@@ -122,12 +122,14 @@ absl::StatusOr<Plan> PlanMemory(const Problem& problem, const PlanOptions& optio
   std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
     return a.best.layout.bytes > b.best.layout.bytes;
   });
-  Improver improver(options);
+  const int64_t step_limit =
+      options.step_limit.value_or(problem.capacity.has_value() ? kStepsToFit : kStepsToMinimise);
+  Improver improver(step_limit, options.time_limit);
   int64_t enough = std::max(plan.lower_bound, problem.capacity.value_or(0));
   for (Part& part : parts) {
     const bool searchable = part.buffers.size() <= static_cast<size_t>(kMaxSearchBuffers);
     if (searchable && problem.capacity.has_value()) {
-      improver.Fit(enough, options.step_limit, &part);
+      improver.Fit(enough, step_limit, &part);
     } else if (searchable) {
       improver.Minimise(enough, &part);
       enough = std::max(enough, part.best.layout.bytes);

@@ -143,6 +143,18 @@ TEST(Planner, EndsWithItsStepsOrItsTime) {
   EXPECT_TRUE(Validate(problem, none->offsets).ok());
 }
 
+// The default must not keep a compiler waiting for a few per cent.
+TEST(Planner, LooksForTheSmallestPlanOfAHardProblemInABoundedNumberOfSteps) {
+  std::mt19937 random(11);
+  Problem problem = RandomProblem(&random, 300, 40, false);
+  for (Buffer& buffer : problem.buffers) buffer.size = buffer.size * 1021 + 7;
+  const auto plan = PlanMemory(problem, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_GT(plan->steps, 0) << "not hard";
+  EXPECT_LE(plan->steps, kStepsToMinimise + 1);
+  EXPECT_FALSE(plan->timed_out);
+}
+
 TEST(Planner, RefusesAProblemThatMakesNoSense) {
   Problem problem;
   problem.buffers.push_back({.id = "a", .lower = 2, .upper = 2, .size = 60});
