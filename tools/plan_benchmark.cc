@@ -1,9 +1,9 @@
 // plan_benchmark [FOLDER]: how close plans come to their lower bounds, and what each kind of reuse
 // saves.
 //
-// Prints tables for the networks of example_graphs.h and, from FOLDER (default: planner_cases in
-// the shared data beside the source tree), for hard problems in CSV and the graph of an image
-// decoder.
+// Prints tables for the networks of example_graphs.h, for what the compiler makes of Llama's sizes
+// and, from FOLDER (default: planner_cases in the shared data beside the source tree), for hard
+// problems in CSV and the graph of an image decoder.
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -11,9 +11,11 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "compiler_stub/plan_view.h"
 #include "compiler_stub/planner/chains.h"
 #include "compiler_stub/planner/conflicts.h"
 #include "compiler_stub/planner/csv.h"
@@ -21,7 +23,9 @@
 #include "compiler_stub/planner/heuristics.h"
 #include "compiler_stub/planner/lifetimes.h"
 #include "compiler_stub/planner/validator.h"
+#include "compiler_stub/schedule_view.h"
 #include "lazy_tensor/status_macros.h"
+#include "tests/unit/compiler/fake_model.h"
 
 namespace npubank {
 namespace {
@@ -118,12 +122,58 @@ absl::Status PlanAllGraphs(const std::string& folder) {
   return absl::OkStatus();
 }
 
+// What the blob carries, whole submodel: the plan of the arena with every call's scratch.
+absl::Status CompileLine(const std::string& name, const ModelConfig& config,
+                         CompileOptions options) {
+  options.name = "submodel";
+  options.context = 1024;
+  const FakeModel model(config);
+  const absl::Time start = absl::Now();
+  NPUBANK_ASSIGN_OR_RETURN(const std::string bytes, Compile(config, model.Finder(), options));
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  NPUBANK_ASSIGN_OR_RETURN(const SubmodelBlob blob, ReadSubmodelBlob(bytes));
+  NPUBANK_ASSIGN_OR_RETURN(const Schedules schedules, ViewSchedules(blob));
+  const PlanView view = ViewPlan(blob);
+  NPUBANK_RETURN_IF_ERROR(Validate(view.problem, view.offsets));
+  const bool parallel = options.schedule == Schedule::kParallel;
+  const int64_t bound = parallel ? schedules.parallel.lower_bound : view.lower_bound;
+  absl::PrintF("%-40s %5d %10.3f %9.3f %9.3f %7.4f %8.3f %6d\n", name, view.operations,
+               MiB(view.sum_of_values), MiB(bound), MiB(view.bytes), Ratio(view.bytes, bound),
+               seconds, schedules.path_as_planned);
+  return absl::OkStatus();
+}
+
+absl::Status CompileAll() {
+  absl::PrintF("\n%-40s %5s %10s %9s %9s %7s %8s %6s\n", "compiled (MiB)", "ops", "sum", "bound",
+               "plan", "ratio", "seconds", "path");
+  for (bool large : {false, true}) {
+    for (int64_t chunk : {1024, 1}) {
+      for (AttentionForm form : {AttentionForm::kWhole, AttentionForm::kPerHead}) {
+        for (Schedule schedule : {Schedule::kSerial, Schedule::kParallel}) {
+          CompileOptions options;
+          options.chunk = chunk;
+          options.attention = form;
+          options.schedule = schedule;
+          const std::string name = absl::StrCat(
+              large ? "llama 7b" : "llama 1b", chunk > 1 ? " prefill 1024" : " kvcache",
+              form == AttentionForm::kPerHead ? " per head" : "",
+              schedule == Schedule::kParallel ? ", parallel" : "");
+          NPUBANK_RETURN_IF_ERROR(
+              CompileLine(name, large ? Llama7BConfig() : Llama1BConfig(), options));
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 }  // namespace npubank
 
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : NPUBANK_SOURCE_DIR "/../shared/planner_cases";
-  for (const absl::Status& status : {npubank::PlanAllCsv(folder), npubank::PlanAllGraphs(folder)}) {
+  for (const absl::Status& status :
+       {npubank::PlanAllCsv(folder), npubank::PlanAllGraphs(folder), npubank::CompileAll()}) {
     if (status.ok()) continue;
     std::cerr << "plan_benchmark: " << status << "\n";
     return 1;
