@@ -2,35 +2,16 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "tools/text_table.h"
 
 namespace npubank {
 namespace {
-
-using Row = std::vector<std::string>;
-
-// Columns as wide as their widest cell; the last is left as it is.
-std::string Columns(const std::vector<Row>& rows, const std::vector<bool>& right_aligned) {
-  std::vector<size_t> widths(right_aligned.size(), 0);
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    for (size_t i = 0; i + 1 < row.size(); ++i) {
-      const std::string padding(widths[i] - row[i].size(), ' ');
-      absl::StrAppend(&text, right_aligned[i] ? padding : "", row[i],
-                      right_aligned[i] ? "" : padding, "  ");
-    }
-    absl::StrAppend(&text, row.back(), "\n");
-  }
-  return text;
-}
 
 std::string Hex(uint64_t value) { return absl::StrFormat("0x%x", value); }
 
@@ -55,15 +36,64 @@ nlohmann::json TensorAsJson(const TensorSnapshot& tensor) {
 
 }  // namespace
 
-std::string SnapshotAsTable(const BankSnapshot& snapshot) {
-  std::vector<Row> rows = {{"uid", "state", "bytes", "strategy", "owners", "recipe"}};
-  for (const TensorSnapshot& tensor : snapshot.tensors) {
-    rows.push_back({tensor.uid.ToHex(), absl::CEscape(tensor.state), absl::StrCat(tensor.bytes),
-                    tensor.strategy.empty() ? "-" : absl::CEscape(tensor.strategy),
-                    tensor.owners.empty() ? "-" : absl::CEscape(absl::StrJoin(tensor.owners, ",")),
-                    absl::CEscape(tensor.recipe)});
+namespace {
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// The keys that --sort takes. Numbers: the largest first.
+using Less = bool (*)(const TensorSnapshot&, const TensorSnapshot&);
+const std::vector<std::pair<absl::string_view, Less>>& SortKeys() {
+  using Tensor = TensorSnapshot;
+  static const auto* const keys = new std::vector<std::pair<absl::string_view, Less>>{
+      {"name", [](const Tensor& a, const Tensor& b) { return a.name < b.name; }},
+      {"uid", [](const Tensor& a, const Tensor& b) { return a.uid < b.uid; }},
+      {"state", [](const Tensor& a, const Tensor& b) { return a.state < b.state; }},
+      {"bytes", [](const Tensor& a, const Tensor& b) { return a.bytes > b.bytes; }},
+      {"device-bytes",
+       [](const Tensor& a, const Tensor& b) { return a.device_bytes > b.device_bytes; }},
+      {"leases", [](const Tensor& a, const Tensor& b) { return a.leases > b.leases; }},
+      {"hits", [](const Tensor& a, const Tensor& b) { return a.hits > b.hits; }},
+      {"seconds", [](const Tensor& a,
+                     const Tensor& b) { return a.evaluation_seconds > b.evaluation_seconds; }},
+  };
+  return *keys;
+}
+
+}  // namespace
+
+void KeepTensorsWith(const std::string& part, BankSnapshot& snapshot) {
+  std::erase_if(snapshot.tensors, [&](const TensorSnapshot& tensor) {
+    return !Contains(tensor.name, part) && !Contains(tensor.recipe, part) &&
+           !Contains(tensor.state, part) && !Contains(tensor.strategy, part) &&
+           !Contains(tensor.uid.ToHex(), part) &&
+           std::none_of(tensor.owners.begin(), tensor.owners.end(),
+                        [&](const std::string& owner) { return Contains(owner, part); });
+  });
+}
+
+absl::Status SortTensors(const std::string& key, BankSnapshot& snapshot) {
+  std::vector<absl::string_view> known;
+  for (const auto& [name, less] : SortKeys()) {
+    if (name == key) {
+      std::stable_sort(snapshot.tensors.begin(), snapshot.tensors.end(), less);
+      return absl::OkStatus();
+    }
+    known.push_back(name);
   }
-  std::string text = Columns(rows, {false, false, true, false, false, false});
+  return absl::InvalidArgumentError(
+      absl::StrCat("--sort ", key, " is none of ", absl::StrJoin(known, ", ")));
+}
+
+std::string SnapshotAsTable(const BankSnapshot& snapshot) {
+  TextTable table(
+      {{"uid"}, {"state"}, {"bytes", TextTable::kRight}, {"strategy"}, {"owners"}, {"recipe"}});
+  for (const TensorSnapshot& tensor : snapshot.tensors) {
+    table.AddRow({tensor.uid.ToHex(), tensor.state, absl::StrCat(tensor.bytes), tensor.strategy,
+                  absl::StrJoin(tensor.owners, ","), tensor.recipe});
+  }
+  std::string text = table.AsColumns();
   absl::StrAppend(&text, "\n", snapshot.tensors.size(), " tensors of ", snapshot.owners.size(),
                   " owners, ", snapshot.unique_bytes, " bytes\ndevice: ", snapshot.device_bytes,
                   " bytes now, ", snapshot.device_peak_bytes,
@@ -71,6 +101,34 @@ std::string SnapshotAsTable(const BankSnapshot& snapshot) {
                   snapshot.hits, " hits in ", snapshot.registrations,
                   " registrations\nlive source bytes: ", snapshot.live_source_bytes, "\n");
   return text;
+}
+
+std::string SnapshotAsCsv(const BankSnapshot& snapshot) {
+  TextTable table({{"uid"},
+                   {"digest"},
+                   {"name"},
+                   {"type"},
+                   {"state"},
+                   {"bytes"},
+                   {"device_bytes"},
+                   {"device_address"},
+                   {"strategy"},
+                   {"source_bytes"},
+                   {"leases"},
+                   {"hits"},
+                   {"evaluation_seconds"},
+                   {"owners"},
+                   {"recipe"},
+                   {"why_held"}});
+  for (const TensorSnapshot& tensor : snapshot.tensors) {
+    table.AddRow({tensor.uid.ToHex(), tensor.digest.ToHex(), tensor.name, tensor.type, tensor.state,
+                  absl::StrCat(tensor.bytes), absl::StrCat(tensor.device_bytes),
+                  Hex(tensor.device_address), tensor.strategy, absl::StrCat(tensor.source_bytes),
+                  absl::StrCat(tensor.leases), absl::StrCat(tensor.hits),
+                  absl::StrCat(tensor.evaluation_seconds), absl::StrJoin(tensor.owners, ";"),
+                  tensor.recipe, tensor.why_held});
+  }
+  return table.AsCsv();
 }
 
 std::string SnapshotAsJson(const BankSnapshot& snapshot) {

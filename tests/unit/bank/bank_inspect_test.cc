@@ -12,7 +12,9 @@
 namespace npubank {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 BankSnapshot Sample() {
   BankSnapshot snapshot;
@@ -30,6 +32,7 @@ BankSnapshot Sample() {
   tensor.uid = Uid{1};
   tensor.state = "registered";
   tensor.strategy = "";
+  tensor.device_bytes = 0;
   tensor.owners = {};
   tensor.name = "bad \xff\n name";
   tensor.recipe = "bad \xff\n recipe";
@@ -75,6 +78,69 @@ TEST_F(BankInspectTest, PrintsTheSameAsJson) {
   EXPECT_EQ(json["tensors"][0]["recipe"], "wq F32[4] -> convert(F16)");
   EXPECT_EQ(json["totals"]["unique_bytes"], 16);
   EXPECT_EQ(json["totals"]["shared_bytes_saved"], 8);
+}
+
+TEST_F(BankInspectTest, PrintsTheSameAsCsv) {
+  const ProgramResult result = RunProgram({BANK_INSPECT, file_, "--format", "csv"});
+  EXPECT_EQ(result.exit_status, 0) << result.error;
+  EXPECT_THAT(result.out, HasSubstr("uid,digest,name,type,state,bytes,"));
+  EXPECT_THAT(result.out, HasSubstr("layers.0.wq,F16[4],resident,8,4096,0x0,tiled,0,0,0,0,"
+                                    "prefill;kvcache,wq F32[4] -> convert(F16),\n"));
+  EXPECT_THAT(result.out, HasSubstr("\"bad \xff\n name\"")) << "a line break is quoted";
+}
+
+TEST_F(BankInspectTest, SortsAndFilters) {
+  const std::string sorted = RunProgram({BANK_INSPECT, file_, "--sort", "uid"}).out;
+  EXPECT_LT(sorted.find("0000000000000001"), sorted.find("0000000000abcdef"));
+  const std::string filtered = RunProgram({BANK_INSPECT, file_, "--filter", "kvcache"}).out;
+  EXPECT_THAT(filtered, HasSubstr("0000000000abcdef"));
+  EXPECT_THAT(filtered, Not(HasSubstr("0000000000000001")));
+  const ProgramResult wrong = RunProgram({BANK_INSPECT, file_, "--sort", "colour"});
+  ExpectOneLine(wrong);
+  EXPECT_THAT(wrong.error, HasSubstr("device-bytes")) << "names the keys there are";
+}
+
+TEST_F(BankInspectTest, DiffShowsWhatCameWentAndChanged) {
+  BankSnapshot after = Sample();
+  after.tensors[0].state = "evicted";
+  after.tensors[0].device_bytes = 0;
+  after.tensors[1].uid = Uid{2};
+  after.tensors[1].name = "newcomer";
+  after.unique_bytes = 24;
+  const std::string other = folder_.File("after.bank");
+  ASSERT_TRUE(WriteSnapshot(after, other).ok());
+  const ProgramResult result = RunProgram({BANK_INSPECT, "diff", file_, other});
+  EXPECT_EQ(result.exit_status, 0) << result.error;
+  EXPECT_THAT(result.out, ContainsRegex("changed +0000000000abcdef +layers.0.wq +state resident -> "
+                                        "evicted, device bytes 4096 -> 0\n"));
+  EXPECT_THAT(result.out, ContainsRegex("removed +0000000000000001"));
+  EXPECT_THAT(result.out, ContainsRegex("added +0000000000000002 +newcomer"));
+  EXPECT_THAT(result.out, ContainsRegex("total .*unique bytes 16 -> 24\n"));
+  EXPECT_EQ(RunProgram({BANK_INSPECT, "diff", file_, file_}).out, "") << "nothing changed";
+  ExpectOneLine(RunProgram({BANK_INSPECT, "diff", file_}));
+}
+
+TEST_F(BankInspectTest, LeaksAreListedAndAreExitStatusTwo) {
+  const ProgramResult none = RunProgram({BANK_INSPECT, "leaks", file_});
+  EXPECT_EQ(none.exit_status, 0) << none.error;
+  EXPECT_EQ(none.out, "");
+
+  BankSnapshot leaking = Sample();
+  leaking.tensors[0].owners = {};
+  leaking.tensors[1].source_bytes = 16;
+  leaking.tensors[1].why_held = "registered, not evaluated yet";
+  leaking.live_source_bytes = 20;
+  const std::string file = folder_.File("leaking.bank");
+  ASSERT_TRUE(WriteSnapshot(leaking, file).ok());
+  const ProgramResult table = RunProgram({BANK_INSPECT, "leaks", file});
+  EXPECT_EQ(table.exit_status, 2);
+  EXPECT_THAT(table.out, ContainsRegex("device +0000000000abcdef +layers.0.wq +4096 device bytes"));
+  EXPECT_THAT(table.out, HasSubstr("16 source bytes still held: registered, not evaluated yet"));
+  EXPECT_THAT(table.out, HasSubstr("4 source bytes held by somebody else"));
+  const ProgramResult json = RunProgram({BANK_INSPECT, "leaks", file, "--format", "json"});
+  EXPECT_EQ(json.exit_status, 2);
+  EXPECT_EQ(nlohmann::json::parse(json.out, nullptr, false).size(), 3u) << json.out;
+  ExpectOneLine(RunProgram({BANK_INSPECT, "leaks", folder_.File("missing")}));
 }
 
 TEST_F(BankInspectTest, SaysInOneLineWhatIsWrong) {
