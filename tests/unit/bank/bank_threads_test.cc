@@ -71,6 +71,7 @@ class BankThreadsTest : public ::testing::Test {
 TEST_F(BankThreadsTest, OneEvaluationPerUidWhoeverAsks) {
   constexpr int kThreads = 8;
   const TestWeights weights(6);
+  std::atomic<int> finished{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&] {
@@ -88,7 +89,6 @@ TEST_F(BankThreadsTest, OneEvaluationPerUidWhoeverAsks) {
         EXPECT_TRUE(tensors[i].detached());
       }
       // Nobody leaves before all have evaluated, or the last would rightly evaluate again.
-      static std::atomic<int> finished{0};
       ++finished;
       while (finished < kThreads) std::this_thread::yield();
     });
