@@ -60,11 +60,11 @@ struct BankOptions {
   // again finds them. Off: they go back to the device at once.
   bool keep_unowned = false;
   // Tensors with equal bytes share one allocation although their recipes or files differ. Each new
-  // tensor is hashed once, and compared with those of the same hash.
+  // tensor is sampled, and compared in full with those that look like it (bank/content.h).
   bool share_content = true;
   // Evaluated tensors of earlier runs (bank/cache_file.h); Save it when the models are loaded.
   std::shared_ptr<CacheFile> cache = nullptr;
-  // For tests: what is used in place of a content hash, to make hashes equal that are not.
+  // For tests: what is used in place of a content's sample, to make tensors look alike that do not.
   std::function<Digest(const Digest&)> content_hash_hook = nullptr;
 };
 

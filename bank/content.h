@@ -1,14 +1,17 @@
 // Content: whether two device allocations hold the same bytes.
 //
-//   absl::StatusOr<Digest> hash = HashContent(device, *memory);    // finds candidates
-//   absl::StatusOr<bool> same = SameContent(device, *a, *b);       // decides
+//   absl::StatusOr<Digest> sample = SampleContent(device, *memory);  // finds candidates
+//   absl::StatusOr<bool> same = SameContent(device, *a, *b);         // decides
 //
-//   ContentHash streamed;                                          // the same, of bytes that pass
-//   streamed.Add(piece);
+//   ContentHash hash;                                                // of all bytes as they pass by
+//   hash.Add(piece);
 //
-// A hash alone never decides that two are shared. Reads in place where the host can, else through
-// small buffers.
-// Threads: any. Cost: one pass over the bytes (both, for SameContent).
+// A digest alone never decides that two are shared. A sample is the size and 16 windows of 512
+// bytes, the first, the last and what lies evenly between (all of a small tensor): next to nothing
+// for a tensor of any size, and enough to tell weights apart that come from different layers or
+// models. Two that differ in other places only are told apart by the comparison, which ends at
+// their first difference. Reads in place where the host can, else through small buffers.
+// Threads: any. Cost: at most 16 small reads; for SameContent one pass over both.
 #ifndef NPUBANK_BANK_CONTENT_H_
 #define NPUBANK_BANK_CONTENT_H_
 
@@ -34,7 +37,7 @@ class ContentHash {
   std::unique_ptr<State> state_;
 };
 
-absl::StatusOr<Digest> HashContent(DeviceMemory& device, DeviceAllocation& memory);
+absl::StatusOr<Digest> SampleContent(DeviceMemory& device, DeviceAllocation& memory);
 absl::StatusOr<bool> SameContent(DeviceMemory& device, DeviceAllocation& a, DeviceAllocation& b);
 
 }  // namespace npubank

@@ -180,10 +180,10 @@ absl::Status Loader::MakeRoom(Reservation& room, uint64_t bytes) const {
 // Sharing is a saving, not a need: when the device cannot be read back, the tensor keeps its own
 // bytes.
 void Loader::ShareEqual(Loaded& loaded) const {
-  // What was imported costs no memory of its own, and reading all of it would cost the load.
+  // What was imported costs no memory of its own, and reading it would bring its pages in early.
   if (!share_content_ || loaded.memory == nullptr || loaded.memory->strategy() == "imported")
     return;
-  const absl::StatusOr<Digest> hash = HashContent(*device_, *loaded.memory);
+  const absl::StatusOr<Digest> hash = SampleContent(*device_, *loaded.memory);
   if (!hash.ok()) return;
   loaded.content = content_hash_hook_ ? content_hash_hook_(*hash) : *hash;
   for (const std::shared_ptr<DeviceAllocation>& other :
