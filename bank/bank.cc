@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "bank/loader.h"
 #include "bank/registry.h"
@@ -20,7 +21,51 @@ struct Bank::Core {
     return absl::InvalidArgumentError(
         absl::StrCat(what, ": this owner was not added to this bank, or was released"));
   }
+  absl::StatusOr<std::vector<uint64_t>> IdsOf(absl::Span<const Owner* const> owners,
+                                              absl::string_view what) const;
+  absl::StatusOr<std::vector<OwnedTensor>> TensorsOf(absl::Span<const uint64_t> owners) const;
+  absl::StatusOr<HostCopies> CopyToHost(absl::Span<const uint64_t> owners) const;
 };
+
+absl::StatusOr<std::vector<uint64_t>> Bank::Core::IdsOf(absl::Span<const Owner* const> owners,
+                                                        absl::string_view what) const {
+  std::vector<uint64_t> ids;
+  for (const Owner* owner : owners) {
+    NPUBANK_RETURN_IF_ERROR(CheckOwner(*owner, what));
+    ids.push_back(owner->id());
+  }
+  return ids;
+}
+
+// Owner after owner, each in the order it registered; each tensor once.
+absl::StatusOr<std::vector<OwnedTensor>> Bank::Core::TensorsOf(
+    absl::Span<const uint64_t> owners) const {
+  std::vector<OwnedTensor> all;
+  absl::flat_hash_set<uint64_t> seen;
+  for (const uint64_t owner : owners) {
+    NPUBANK_ASSIGN_OR_RETURN(std::vector<OwnedTensor> tensors, registry->TensorsOf(owner));
+    for (OwnedTensor& tensor : tensors) {
+      if (seen.insert(tensor.uid.value).second) all.push_back(std::move(tensor));
+    }
+  }
+  return all;
+}
+
+// Of what is resident; what leaves while this runs has a way back already.
+absl::StatusOr<HostCopies> Bank::Core::CopyToHost(absl::Span<const uint64_t> owners) const {
+  HostCopies copies;
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnedTensor> tensors, TensorsOf(owners));
+  for (const OwnedTensor& tensor : tensors) {
+    if (!tensor.resident || tensor.bytes == 0) continue;
+    NPUBANK_ASSIGN_OR_RETURN(const Lease lease, loader.MakeResident(tensor.uid, {}));
+    auto bytes = std::make_shared<std::vector<std::byte>>(tensor.bytes);
+    NPUBANK_RETURN_IF_ERROR(
+        Annotate(device->Read(*registry->MemoryOf(lease), 0, absl::MakeSpan(*bytes)),
+                 absl::StrCat("keeping a copy of tensor '", tensor.name, "'")));
+    copies[tensor.uid.value] = std::move(bytes);
+  }
+  return copies;
+}
 
 Bank::Bank(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 Bank::~Bank() = default;
@@ -43,11 +88,11 @@ absl::StatusOr<Registration> Bank::Register(const Owner& owner, LazyTensor tenso
   return core_->registry->Register(owner.id(), std::move(tensor), name);
 }
 
-absl::Status Bank::EvaluateAndAllocate(const Owner& owner, const EvaluateAllOptions& options) {
-  NPUBANK_RETURN_IF_ERROR(core_->CheckOwner(owner, "evaluating"));
-  const uint64_t id = owner.id();
-  NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnedTensor> tensors, core_->registry->TensorsOf(id));
+absl::Status Bank::EvaluateAndAllocate(absl::Span<const Owner* const> owners,
+                                       const EvaluateAllOptions& options) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<uint64_t> ids, core_->IdsOf(owners, "evaluating"));
   core_->registry->BeginLoad();
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnedTensor> tensors, core_->TensorsOf(ids));
   LoadProgress progress;
   for (const OwnedTensor& tensor : tensors) {
     if (!tensor.resident) progress.bytes_total += tensor.bytes;
@@ -59,7 +104,8 @@ absl::Status Bank::EvaluateAndAllocate(const Owner& owner, const EvaluateAllOpti
       return absl::CancelledError(absl::StrCat("cancelled before tensor '", tensor.name, "'"));
     }
     absl::StatusOr<Lease> lease = core_->loader.MakeResident(tensor.uid, options.cancelled);
-    if (!core_->registry->HasOwner(id)) {
+    for (const uint64_t id : ids) {
+      if (core_->registry->HasOwner(id)) continue;
       return absl::CancelledError(
           absl::StrCat("the owner was released while tensor '", tensor.name, "' was loading"));
     }
@@ -86,33 +132,29 @@ absl::Status Bank::Read(Uid uid, uint64_t offset, absl::Span<std::byte> out) {
   return core_->device->Read(*core_->registry->MemoryOf(lease), offset, out);
 }
 
-absl::StatusOr<SleepReport> Bank::Sleep(const Owner& owner, const SleepOptions& options) {
-  NPUBANK_RETURN_IF_ERROR(core_->CheckOwner(owner, "putting to sleep"));
-  NPUBANK_RETURN_IF_ERROR(core_->registry->SetAsleep(owner.id(), true));
-  if (options.keep_host_copy) NPUBANK_RETURN_IF_ERROR(KeepHostCopies(owner));
-  return core_->registry->EvictAsleep(owner.id());
-}
-
-absl::Status Bank::KeepHostCopies(const Owner& owner) {
-  NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnedTensor> tensors,
-                           core_->registry->TensorsOf(owner.id()));
-  for (const OwnedTensor& tensor : tensors) {
-    if (!tensor.resident || tensor.bytes == 0) continue;
-    NPUBANK_ASSIGN_OR_RETURN(const Lease lease, Get(tensor.uid));
-    auto bytes = std::make_shared<std::vector<std::byte>>(tensor.bytes);
-    NPUBANK_RETURN_IF_ERROR(
-        Annotate(core_->device->Read(*core_->registry->MemoryOf(lease), 0, absl::MakeSpan(*bytes)),
-                 absl::StrCat("keeping a copy of tensor '", tensor.name, "'")));
-    core_->registry->KeepHostCopy(lease, std::move(bytes));
+// Copies are made before anybody is put to sleep: when one fails, nobody is.
+absl::StatusOr<SleepReport> Bank::Sleep(absl::Span<const Owner* const> owners,
+                                        const SleepOptions& options) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<uint64_t> ids,
+                           core_->IdsOf(owners, "putting to sleep"));
+  HostCopies copies;
+  if (options.keep_host_copy) {
+    NPUBANK_ASSIGN_OR_RETURN(copies, core_->CopyToHost(ids));
   }
-  return absl::OkStatus();
+  return core_->registry->PutToSleep(ids, std::move(copies));
 }
 
-absl::Status Bank::Wake(const Owner& owner, const EvaluateAllOptions& options) {
-  NPUBANK_RETURN_IF_ERROR(core_->CheckOwner(owner, "waking"));
-  NPUBANK_RETURN_IF_ERROR(core_->registry->SetAsleep(owner.id(), false));
-  return EvaluateAndAllocate(owner, options);
+absl::Status Bank::Wake(absl::Span<const Owner* const> owners, const EvaluateAllOptions& options) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<uint64_t> ids, core_->IdsOf(owners, "waking"));
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<uint64_t> slept, core_->registry->WakeUp(ids));
+  absl::Status status = EvaluateAndAllocate(owners, options);
+  // What came back before the failure goes again. An owner that was released meanwhile is not put
+  // to sleep, and neither are the others then: they are to be loaded or released as well.
+  if (!status.ok() && !slept.empty()) (void)core_->registry->PutToSleep(slept, {});
+  return status;
 }
+
+bool Bank::Evict(uint64_t bytes) { return core_->registry->EvictFor(bytes); }
 
 uint64_t Bank::Trim() { return core_->registry->Trim(); }
 

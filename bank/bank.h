@@ -39,6 +39,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "bank/audit.h"
 #include "bank/device_memory.h"
 #include "bank/lease.h"
@@ -133,18 +134,34 @@ class Bank : public std::enable_shared_from_this<Bank> {
   Owner AddOwner(absl::string_view name) { return AddOwner(name, OwnerOptions()); }
   absl::StatusOr<Registration> Register(const Owner& owner, LazyTensor tensor,
                                         absl::string_view name);
-  absl::Status EvaluateAndAllocate(const Owner& owner, const EvaluateAllOptions& options = {});
+  // Of several owners as one load: progress counts all of them, and none makes room by evicting
+  // another's.
+  absl::Status EvaluateAndAllocate(absl::Span<const Owner* const> owners,
+                                   const EvaluateAllOptions& options = {});
+  absl::Status EvaluateAndAllocate(const Owner& owner, const EvaluateAllOptions& options = {}) {
+    return EvaluateAndAllocate({&owner}, options);
+  }
   absl::StatusOr<Lease> Get(Uid uid);
   // Copies [offset, offset + out.size()) of the tensor's device bytes to the host, as Get makes
   // them resident. OutOfRange beyond the end.
   absl::Status Read(Uid uid, uint64_t offset, absl::Span<std::byte> out);
 
   // Gives the device bytes of what only sleeping owners have back. Leases that are alive keep
-  // theirs.
-  absl::StatusOr<SleepReport> Sleep(const Owner& owner, const SleepOptions& options = {});
-  // Brings everything of this owner back. DataLoss or FailedPrecondition, naming the tensor, when
-  // its source is not what it was when it was registered.
-  absl::Status Wake(const Owner& owner, const EvaluateAllOptions& options = {});
+  // theirs. All of the owners sleep afterwards, or, when it fails, those that slept before.
+  absl::StatusOr<SleepReport> Sleep(absl::Span<const Owner* const> owners,
+                                    const SleepOptions& options = {});
+  absl::StatusOr<SleepReport> Sleep(const Owner& owner, const SleepOptions& options = {}) {
+    return Sleep({&owner}, options);
+  }
+  // Brings everything of these owners back. DataLoss or FailedPrecondition, naming the tensor, when
+  // its source is not what it was when it was registered; when it fails, those that slept sleep on.
+  absl::Status Wake(absl::Span<const Owner* const> owners, const EvaluateAllOptions& options = {});
+  absl::Status Wake(const Owner& owner, const EvaluateAllOptions& options = {}) {
+    return Wake({&owner}, options);
+  }
+  // Makes room for memory that is not the bank's: idle tensors of at least `bytes` leave the device.
+  // False, and nothing has left, when there are not as many.
+  bool Evict(uint64_t bytes);
   // Drops what nobody owns any more (keep_unowned); returns the device bytes given back.
   uint64_t Trim();
 
@@ -157,7 +174,6 @@ class Bank : public std::enable_shared_from_this<Bank> {
 
  private:
   struct Core;
-  absl::Status KeepHostCopies(const Owner& owner);
   explicit Bank(std::shared_ptr<Core> core);
   std::shared_ptr<Core> core_;
 };

@@ -30,6 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "bank/device_memory.h"
 #include "bank/lease.h"
 #include "bank/owner.h"
@@ -86,11 +87,15 @@ struct Entry {
   uint64_t hits = 0;
   double evaluation_seconds = 0;
   uint64_t last_used = 0;  // the registry's clock at the last lease
-  // The ways back after eviction: the recipe without its sources, and the bytes a sleeper kept.
+  // The ways back after eviction: the recipe without its sources, and, only while it is evicted,
+  // the bytes a sleeper kept.
   std::string encoded;
   std::shared_ptr<const std::vector<std::byte>> host_copy;
   std::optional<Digest> content;  // while resident
 };
+
+// Bytes that sleepers keep, by uid.
+using HostCopies = absl::flat_hash_map<uint64_t, std::shared_ptr<const std::vector<std::byte>>>;
 
 // How an evicted tensor comes back: `host_copy` if there is one, else any of the resolvers.
 struct WayBack {
@@ -183,11 +188,12 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   bool EvictFor(uint64_t bytes);
   // Drops what nobody owns; returns how many bytes went back.
   uint64_t Trim();
-  // Marks the owner asleep or awake.
-  absl::Status SetAsleep(uint64_t owner, bool asleep);
-  // Evicts what only sleepers own and what can come back.
-  absl::StatusOr<SleepReport> EvictAsleep(uint64_t owner);
-  void KeepHostCopy(const Lease& lease, std::shared_ptr<const std::vector<std::byte>> bytes);
+  // Marks the owners asleep and evicts what only sleepers own and what can come back; each evicted
+  // tensor keeps its copy, if there is one. FailedPrecondition, and nobody sleeps, when an owner was
+  // released.
+  absl::StatusOr<SleepReport> PutToSleep(absl::Span<const uint64_t> owners, HostCopies copies);
+  // Marks the owners awake; returns those that slept. Fails as PutToSleep does.
+  absl::StatusOr<std::vector<uint64_t>> WakeUp(absl::Span<const uint64_t> owners);
   // The largest tensors on the device, in words, for a message.
   std::string LargestHolders() const;
 
@@ -222,6 +228,8 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   Lease Pin(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Unpin(Entry& entry);
   static bool CanComeBack(const Entry& entry);
+  void EvictSleeping(Entry& entry, HostCopies& copies, SleepReport& report, Garbage& garbage)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LeaveContent(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Evict(Entry& entry, Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(Entry& entry, Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -229,6 +237,8 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   void Settle(Entry& entry, Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Entry* FindEntry(Uid uid) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<OwnerRecord*> FindOwner(uint64_t id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::vector<OwnerRecord*>> FindOwners(absl::Span<const uint64_t> ids) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // True when the tensor is known, and is now the owner's as well.
   absl::StatusOr<bool> RegisterKnown(uint64_t owner, const LazyTensor& tensor,
                                      absl::string_view name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

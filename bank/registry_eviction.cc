@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "bank/bank.h"
@@ -25,7 +26,6 @@ struct Group {
 
 // Every owner must be able to bring it back, because any of them may be the last that is left.
 bool Registry::CanComeBack(const Entry& entry) {
-  if (entry.host_copy != nullptr) return true;
   return !entry.encoded.empty() &&
          std::all_of(entry.owners.begin(), entry.owners.end(),
                      [](const OwnerRecord* owner) { return owner->resolver != nullptr; });
@@ -67,9 +67,7 @@ bool Registry::EvictFor(uint64_t bytes) {
     group.candidate.bytes = entry->memory->reserved_bytes();
     group.candidate.reclaimable &= entry->owners.empty();
     group.candidate.last_used = std::max(group.candidate.last_used, entry->last_used);
-    if (entry->host_copy == nullptr) {
-      group.candidate.seconds_to_return += entry->evaluation_seconds;
-    }
+    group.candidate.seconds_to_return += entry->evaluation_seconds;
   }
   std::erase_if(groups, [](const Group& group) { return !group.may_leave; });
   std::vector<EvictionCandidate> candidates;
@@ -98,41 +96,60 @@ uint64_t Registry::Trim() {
   return bytes;
 }
 
-absl::Status Registry::SetAsleep(uint64_t owner, bool asleep) {
-  MutexLock lock(mutex_);
-  NPUBANK_ASSIGN_OR_RETURN(OwnerRecord * record, FindOwner(owner));
-  record->asleep = asleep;
-  return absl::OkStatus();
+absl::StatusOr<std::vector<OwnerRecord*>> Registry::FindOwners(
+    absl::Span<const uint64_t> ids) const {
+  std::vector<OwnerRecord*> records;
+  for (const uint64_t id : ids) {
+    NPUBANK_ASSIGN_OR_RETURN(records.emplace_back(), FindOwner(id));
+  }
+  return records;
 }
 
-absl::StatusOr<SleepReport> Registry::EvictAsleep(uint64_t owner) {
+absl::StatusOr<std::vector<uint64_t>> Registry::WakeUp(absl::Span<const uint64_t> owners) {
+  MutexLock lock(mutex_);
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnerRecord*> records, FindOwners(owners));
+  std::vector<uint64_t> slept;
+  for (OwnerRecord* record : records) {
+    if (std::exchange(record->asleep, false)) slept.push_back(record->id);
+  }
+  return slept;
+}
+
+absl::StatusOr<SleepReport> Registry::PutToSleep(absl::Span<const uint64_t> owners,
+                                                 HostCopies copies) {
   SleepReport report;
   Garbage garbage;
   MutexLock lock(mutex_);
-  NPUBANK_ASSIGN_OR_RETURN(OwnerRecord * record, FindOwner(owner));
-  for (Entry* entry : record->tensors) {
-    if (entry->state != Residency::kResident || entry->memory == nullptr) continue;
-    const uint64_t bytes = entry->memory->reserved_bytes();
-    if (std::any_of(entry->owners.begin(), entry->owners.end(),
-                    [](const OwnerRecord* other) { return !other->asleep; })) {
-      report.bytes_of_others_awake += bytes;
-    } else if (entry->leases > 0) {
-      report.bytes_leased += bytes;
-    } else if (!CanComeBack(*entry)) {
-      report.bytes_without_way_back += bytes;
-    } else {
-      // An allocation that other tensors share leaves with the last of them.
-      if (entry->memory.use_count() == 1) report.bytes_given_back += bytes;
-      Evict(*entry, garbage);
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnerRecord*> records, FindOwners(owners));
+  for (OwnerRecord* record : records) record->asleep = true;
+  absl::flat_hash_set<const Entry*> seen;
+  for (OwnerRecord* record : records) {
+    for (Entry* entry : record->tensors) {
+      const bool is_new = seen.insert(entry).second;
+      if (!is_new || entry->state != Residency::kResident || entry->memory == nullptr) continue;
+      EvictSleeping(*entry, copies, report, garbage);
     }
   }
   return report;
 }
 
-void Registry::KeepHostCopy(const Lease& lease,
-                            std::shared_ptr<const std::vector<std::byte>> bytes) {
-  MutexLock lock(mutex_);
-  FindEntry(lease.uid())->host_copy.swap(bytes);  // what was there is dropped after the lock
+void Registry::EvictSleeping(Entry& entry, HostCopies& copies, SleepReport& report,
+                             Garbage& garbage) {
+  const uint64_t bytes = entry.memory->reserved_bytes();
+  const auto copy = copies.find(entry.uid.value);
+  if (std::any_of(entry.owners.begin(), entry.owners.end(),
+                  [](const OwnerRecord* owner) { return !owner->asleep; })) {
+    report.bytes_of_others_awake += bytes;
+  } else if (entry.leases > 0) {
+    report.bytes_leased += bytes;
+  } else if (copy == copies.end() && !CanComeBack(entry)) {
+    report.bytes_without_way_back += bytes;
+  } else {
+    if (copy != copies.end()) entry.host_copy = std::move(copy->second);
+    // An allocation that other tensors share leaves with the last of them.
+    if (entry.memory.use_count() == 1) report.bytes_given_back += bytes;
+    Evict(entry, garbage);
+  }
 }
 
 std::string Registry::LargestHolders() const {

@@ -165,6 +165,55 @@ TEST_F(BankLifeTest, WhatASleeperSharesStaysForThoseWhoAreAwake) {
   ExpectContents(prefill, weights);
 }
 
+TEST_F(BankLifeTest, OwnersThatSleepTogetherGiveWhatTheyShareBackAtOnce) {
+  Make({});
+  const TestWeights weights(2);
+  const Model prefill = Load("prefill", weights);
+  const Model kvcache = Load("kvcache", weights);
+  const SleepReport report = bank_->Sleep({&prefill.owner, &kvcache.owner}).value();
+  EXPECT_EQ(report.bytes_given_back, 4 * kPage);
+  EXPECT_EQ(report.bytes_of_others_awake, 0u);
+  EXPECT_EQ(Live(), 0u);
+  uint64_t total = 0;
+  EvaluateAllOptions options;
+  options.progress = [&](const LoadProgress& progress) { total = progress.bytes_total; };
+  ASSERT_TRUE(bank_->Wake({&prefill.owner, &kvcache.owner}, options).ok());
+  EXPECT_EQ(total, weights.Bytes()) << "each tensor counts once";
+  ExpectContents(kvcache, weights);
+}
+
+TEST_F(BankLifeTest, WhenOneOfThemWasReleasedNoneSleeps) {
+  Make({});
+  const TestWeights weights(1);
+  Model prefill = Load("prefill", weights);
+  Model kvcache = Load("kvcache", weights);
+  kvcache.owner.Release();
+  EXPECT_TRUE(absl::IsInvalidArgument(bank_->Sleep({&prefill.owner, &kvcache.owner}).status()));
+  EXPECT_EQ(Live(), 2 * kPage);
+}
+
+TEST_F(BankLifeTest, WhenAHostCopyCannotBeMadeNothingSleepsAndNoCopyIsKept) {
+  Make({});
+  const TestWeights weights(2);
+  const Model model = Load("prefill", weights, /*can_return=*/false);
+  memory_->InjectFault({.call = HostMemory::Fault::Call::kRead, .nth = 3});
+  const absl::Status status = bank_->Sleep(model.owner, {.keep_host_copy = true}).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("keeping a copy of tensor 'prefill.2'"));
+  EXPECT_EQ(Live(), 4 * kPage);
+  EXPECT_EQ(bank_->Sleep(model.owner)->bytes_without_way_back, 4 * kPage) << "a copy was kept";
+}
+
+TEST_F(BankLifeTest, RoomForOthersIsMadeByWhatIsIdleAndOnlyWhenThatIsEnough) {
+  Make({});
+  const TestWeights weights(2);
+  const Model model = Load("prefill", weights);
+  EXPECT_FALSE(bank_->Evict(5 * kPage));
+  EXPECT_EQ(Live(), 4 * kPage) << "nothing leaves in vain";
+  EXPECT_TRUE(bank_->Evict(3 * kPage));
+  EXPECT_EQ(Live(), kPage);
+  ExpectContents(model, weights);
+}
+
 TEST_F(BankLifeTest, ALeaseKeepsItsBytesThroughASleep) {
   Make({});
   const TestWeights weights(1);
@@ -202,14 +251,14 @@ TEST_F(BankLifeTest, ASourceThatChangedMeanwhileIsAnErrorAndNotOtherWeights) {
   EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
 }
 
-TEST_F(BankLifeTest, AWakeThatFailsIsRetried) {
+TEST_F(BankLifeTest, AfterAWakeThatFailsTheOwnerSleepsAsBeforeAndCanBeWokenAgain) {
   Make({});
   const TestWeights weights(2);
   const Model model = Load("prefill", weights);
   ASSERT_TRUE(bank_->Sleep(model.owner).ok());
   memory_->InjectFault({.call = HostMemory::Fault::Call::kWrite, .nth = 2});
   EXPECT_FALSE(bank_->Wake(model.owner).ok());
-  EXPECT_EQ(memory_->Usage().live_allocations, 1u);
+  EXPECT_EQ(Live(), 0u) << "what had come back is gone again";
   ASSERT_TRUE(bank_->Wake(model.owner).ok());
   ExpectContents(model, weights);
 }
