@@ -27,19 +27,58 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Load(std::shared_ptr<level_zer
                                                        std::shared_ptr<Bank> bank,
                                                        absl::Span<const std::string> blobs,
                                                        const LeafFinder& find,
-                                                       const EvaluateAllOptions& options) {
+                                                       const SessionOptions& options) {
   if (blobs.empty()) return absl::InvalidArgumentError("a session needs at least one submodel");
   std::unique_ptr<Session> session(new Session);
   session->device_ = std::move(device);
   session->memory_ = std::move(memory);
   session->bank_ = std::move(bank);
+  RecipeResolver resolver;
+  if (options.reopen) {
+    session->files_ = std::make_shared<ModelFiles>(options.reopen);
+    resolver = ModelFiles::Resolver(session->files_);
+  }
   for (const std::string& blob : blobs) {
-    NPUBANK_ASSIGN_OR_RETURN(Submodel submodel, Submodel::Load(session->bank_, blob, find));
+    NPUBANK_ASSIGN_OR_RETURN(Submodel submodel,
+                             Submodel::Load(session->bank_, blob, find, resolver));
     NPUBANK_RETURN_IF_ERROR(session->AddSubmodel(std::move(submodel)));
   }
-  for (Submodel& submodel : session->submodels_)
-    NPUBANK_RETURN_IF_ERROR(submodel.Evaluate(options));
+  NPUBANK_RETURN_IF_ERROR(session->Wake(options.evaluate));
   return session;
+}
+
+std::vector<const Owner*> Session::Owners() const {
+  std::vector<const Owner*> owners;
+  for (const Submodel& submodel : submodels_) owners.push_back(&submodel.owner());
+  return owners;
+}
+
+void Session::Pause() {
+  for (Submodel& submodel : submodels_) submodel.Unpin();
+  workspace_.reset();
+  awake_ = false;
+}
+
+absl::StatusOr<SleepReport> Session::Sleep(const SleepOptions& options) {
+  Pause();
+  NPUBANK_ASSIGN_OR_RETURN(const SleepReport report, bank_->Sleep(Owners(), options));
+  cache_.reset();
+  position_ = 0;
+  return report;
+}
+
+absl::Status Session::Wake(const EvaluateAllOptions& options) {
+  if (awake_) return absl::OkStatus();
+  const ModelFiles::Use use(files_);  // opened once for all weights that left
+  NPUBANK_RETURN_IF_ERROR(bank_->Wake(Owners(), options));
+  for (Submodel& submodel : submodels_) {
+    absl::Status status = submodel.Pin();
+    if (status.ok()) continue;
+    Pause();  // what was pinned before it
+    return status;
+  }
+  awake_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status Session::AddSubmodel(Submodel submodel) {
@@ -74,30 +113,39 @@ absl::Status Session::AddState(const SubmodelValue& value) {
 }
 
 uint64_t Session::device_bytes() const {
-  if (!workspace_) return 0;
   uint64_t bytes = 0;
-  for (const auto* allocation : {workspace_->arena.get(), workspace_->cache.get()})
+  for (const auto* allocation : {workspace_ ? workspace_->arena.get() : nullptr, cache_.get()})
     if (allocation) bytes += allocation->reserved_bytes();
   return bytes;
 }
 
 absl::Status Session::Prepare() {
+  NPUBANK_RETURN_IF_ERROR(Wake());
   if (workspace_) return absl::OkStatus();
-  NPUBANK_ASSIGN_OR_RETURN(workspace_, MakeWorkspace());
+  NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<Workspace> workspace, MakeWorkspace());
+  if (!cache_) {
+    NPUBANK_ASSIGN_OR_RETURN(cache_, Allocate(cache_bytes_, "key/value cache"));
+  }
+  workspace_ = std::move(workspace);
   return absl::OkStatus();
+}
+
+// Weights that nobody runs on make room for what running needs.
+absl::StatusOr<std::unique_ptr<DeviceAllocation>> Session::Allocate(uint64_t bytes,
+                                                                    absl::string_view what) const {
+  if (bytes == 0) return std::unique_ptr<DeviceAllocation>();
+  auto memory = memory_->Allocate(bytes, what);
+  if (absl::IsResourceExhausted(memory.status()) && bank_->Evict(bytes))
+    memory = memory_->Allocate(bytes, what);
+  return memory;
 }
 
 absl::StatusOr<std::unique_ptr<Session::Workspace>> Session::MakeWorkspace() const {
   using level_zero::Buffer;
   NPUBANK_ASSIGN_OR_RETURN(level_zero::CommandQueue queue,
                            level_zero::CommandQueue::Create(device_));
-  auto made = std::make_unique<Workspace>(Workspace{{}, {}, {}, {}, {}, std::move(queue)});
-  if (arena_bytes_ > 0) {
-    NPUBANK_ASSIGN_OR_RETURN(made->arena, memory_->Allocate(arena_bytes_, "activation arena"));
-  }
-  if (cache_bytes_ > 0) {
-    NPUBANK_ASSIGN_OR_RETURN(made->cache, memory_->Allocate(cache_bytes_, "key/value cache"));
-  }
+  auto made = std::make_unique<Workspace>(Workspace{{}, {}, {}, {}, std::move(queue)});
+  NPUBANK_ASSIGN_OR_RETURN(made->arena, Allocate(arena_bytes_, "activation arena"));
   // What the host writes and reads each run is host memory: device memory is slow to read.
   NPUBANK_ASSIGN_OR_RETURN(
       made->tokens, Buffer::AllocateHost(device_, largest_chunk_ * sizeof(int32_t), "tokens"));
@@ -109,7 +157,7 @@ absl::StatusOr<std::unique_ptr<Session::Workspace>> Session::MakeWorkspace() con
 
 absl::StatusOr<void*> Session::Place(const SubmodelValue& value) const {
   if (value.placement == Placement::kState)
-    return static_cast<std::byte*>(workspace_->cache->address()) + states_.at(value.name).offset;
+    return static_cast<std::byte*>(cache_->address()) + states_.at(value.name).offset;
   const level_zero::Buffer* buffer = value.name == "tokens"   ? &workspace_->tokens
                                      : value.name == "span"   ? &workspace_->span
                                      : value.name == "logits" ? &workspace_->logits

@@ -1,14 +1,26 @@
 // Session: a conversation with one model: its submodels, one key/value cache, greedy generation.
 //
-//   std::vector<std::string> blobs = {prefill, kvcache};             // from
-//   compiler_stub/compile.h NPUBANK_ASSIGN_OR_RETURN(auto session, Session::Load(device, memory,
-//   bank, blobs, find, {})); NPUBANK_ASSIGN_OR_RETURN(absl::Span<const float> logits,
-//   session->Feed({1, 403, 407})); int32_t next = Argmax(logits);
+//   std::vector<std::string> blobs = {prefill, kvcache};  // from compiler_stub/compile.h
+//   NPUBANK_ASSIGN_OR_RETURN(auto session,
+//                            Session::Load(device, memory, bank, blobs, find, {.reopen = reopen}));
+//   NPUBANK_ASSIGN_OR_RETURN(absl::Span<const float> logits, session->Feed({1, 403, 407}));
+//   int32_t next = Argmax(logits);
+//   session->Pause();                                     // another model's turn
 //
 // Load registers every submodel's closures, then evaluates them: each weight once, whichever
 // submodel brought it. Prepare (called by the first Feed) allocates the activation arena, which
 // submodels share since only one runs at a time, and the key/value cache, which they share without
 // copying. So activations come after the last weight and the peak is max(W + window, W + A).
+//
+// Between turns:
+//                weights                     arena and calls   cache, and what was fed
+//   Pause        stay, may leave for others  given back        stay
+//   Sleep        leave                       given back        given back, forgotten
+//   Wake, or     come back, as far as they
+//   the next     left, and stay
+//   Feed
+//
+// Weights leave only when they can come back: with SessionOptions::reopen, or with a host copy.
 //
 // Feed takes any number of tokens: it runs each time the submodel with the smallest chunk that
 // holds what is left, or else the largest one.
@@ -16,7 +28,7 @@
 // Ownership: owns its submodels and memory. Threads: one at a time.
 // Errors: InvalidArgument for submodels that do not belong together, a token outside the vocabulary
 // or more tokens than the context has room for (nothing is fed then); those of the bank and the
-// driver.
+// driver. A Wake that fails, for want of room say, leaves the session as it was.
 #ifndef NPUBANK_RUNTIME_SESSION_H_
 #define NPUBANK_RUNTIME_SESSION_H_
 
@@ -34,12 +46,19 @@
 #include "runtime/level_zero/buffer.h"
 #include "runtime/level_zero/commands.h"
 #include "runtime/level_zero/device.h"
+#include "runtime/model_files.h"
 #include "runtime/submodel.h"
 
 namespace npubank {
 
 // The token with the highest logit; the first of equals.
 int32_t Argmax(absl::Span<const float> logits);
+
+struct SessionOptions {
+  EvaluateAllOptions evaluate = {};  // of the load
+  // Opens the model again when weights that left the device are wanted; closed when they are there.
+  OpenModel reopen = nullptr;
+};
 
 class Session {
  public:
@@ -48,14 +67,19 @@ class Session {
                                                        std::shared_ptr<Bank> bank,
                                                        absl::Span<const std::string> blobs,
                                                        const LeafFinder& find,
-                                                       const EvaluateAllOptions& options);
+                                                       const SessionOptions& options);
 
-  // Allocates arena, cache and the buffers to talk through: all of them, or none. Idempotent.
+  // Allocates arena, cache and the buffers to talk through: all of them, or none; wakes the session
+  // first. Idempotent.
   absl::Status Prepare();
   // The logits after the last of `tokens`; valid until the next Feed.
   absl::StatusOr<absl::Span<const float>> Feed(absl::Span<const int32_t> tokens);
   // Forgets what was fed; the cache's memory stays.
   void Rewind() { position_ = 0; }
+
+  void Pause();
+  absl::StatusOr<SleepReport> Sleep(const SleepOptions& options = {});
+  absl::Status Wake(const EvaluateAllOptions& options = {});
 
   int64_t position() const { return position_; }
   int64_t context() const { return context_; }
@@ -71,10 +95,9 @@ class Session {
     TensorType type;
     uint64_t offset = 0;  // in the cache
   };
-  // What running needs beside weights; allocated together, or not at all.
+  // What running needs beside weights and cache; allocated together, or not at all.
   struct Workspace {
     std::unique_ptr<DeviceAllocation> arena;
-    std::unique_ptr<DeviceAllocation> cache;
     level_zero::Buffer tokens;
     level_zero::Buffer span;
     level_zero::Buffer logits;
@@ -84,6 +107,9 @@ class Session {
   Session() = default;
   absl::Status AddSubmodel(Submodel submodel);
   absl::Status AddState(const SubmodelValue& value);
+  std::vector<const Owner*> Owners() const;
+  absl::StatusOr<std::unique_ptr<DeviceAllocation>> Allocate(uint64_t bytes,
+                                                             absl::string_view what) const;
   absl::StatusOr<std::unique_ptr<Workspace>> MakeWorkspace() const;
   absl::StatusOr<void*> Place(const SubmodelValue& value) const;
   Submodel& Choose(size_t tokens);
@@ -99,7 +125,10 @@ class Session {
   uint64_t cache_bytes_ = 0;
   std::map<std::string, State> states_;
   int64_t position_ = 0;
+  std::shared_ptr<ModelFiles> files_;  // null: what leaves the device cannot come back
+  bool awake_ = false;                 // every weight is leased
 
+  std::unique_ptr<DeviceAllocation> cache_;
   std::unique_ptr<Workspace> workspace_;
   // After the workspace, so that they go before it: their command lists refer to it.
   std::vector<Submodel> submodels_;

@@ -10,11 +10,11 @@
 namespace npubank {
 
 absl::StatusOr<Submodel> Submodel::Load(std::shared_ptr<Bank> bank, absl::string_view blob,
-                                        const LeafFinder& find) {
+                                        const LeafFinder& find, RecipeResolver resolver) {
   Submodel submodel;
   submodel.bank_ = std::move(bank);
   NPUBANK_ASSIGN_OR_RETURN(submodel.blob_, ReadSubmodelBlob(blob));
-  submodel.owner_ = submodel.bank_->AddOwner(submodel.name());
+  submodel.owner_ = submodel.bank_->AddOwner(submodel.name(), {.resolver = std::move(resolver)});
   absl::Status status = submodel.RegisterWeights(find);
   if (!status.ok()) return Annotate(status, absl::StrCat("submodel ", submodel.name()));
   return submodel;
@@ -43,23 +43,28 @@ uint64_t Submodel::closures() const {
   return count;
 }
 
-absl::Status Submodel::Evaluate(const EvaluateAllOptions& options) {
-  NPUBANK_RETURN_IF_ERROR(
-      Annotate(bank_->EvaluateAndAllocate(owner_, options), absl::StrCat("submodel ", name())));
+absl::Status Submodel::Pin() {
   std::vector<Lease> leases;
   for (Uid uid : weights_) {
-    NPUBANK_ASSIGN_OR_RETURN(Lease lease, bank_->Get(uid));
-    leases.push_back(std::move(lease));
+    absl::StatusOr<Lease> lease = bank_->Get(uid);
+    if (!lease.ok()) return Annotate(lease.status(), absl::StrCat("submodel ", name()));
+    leases.push_back(*std::move(lease));
   }
   leases_ = std::move(leases);
   return absl::OkStatus();
+}
+
+void Submodel::Unpin() {
+  list_.reset();
+  graphs_.clear();
+  leases_.clear();
 }
 
 absl::Status Submodel::Record(std::shared_ptr<level_zero::Device> device,
                               level_zero::CommandQueue& queue, const Places& places) {
   if (leases_.size() != weights_.size())
     return absl::FailedPreconditionError(
-        absl::StrCat("submodel ", name(), ": evaluate its weights before recording its calls"));
+        absl::StrCat("submodel ", name(), ": pin its weights before recording its calls"));
   std::vector<level_zero::Graph> graphs;
   for (const SubmodelFunction& function : blob_.functions) {
     NPUBANK_ASSIGN_OR_RETURN(level_zero::Graph graph,

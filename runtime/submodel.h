@@ -1,19 +1,20 @@
 // Submodel: one compiled submodel, its closures registered in a bank, ready to be run by a session.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(Submodel prefill, Submodel::Load(bank, blob, find));
-//   NPUBANK_RETURN_IF_ERROR(prefill.Evaluate({}));                    // its weights are resident
-//   now NPUBANK_RETURN_IF_ERROR(prefill.Record(device, queue, places));   // graphs made, calls
-//   recorded NPUBANK_RETURN_IF_ERROR(prefill.Run(queue));                      // and run, as often
-//   as wanted
+//   NPUBANK_ASSIGN_OR_RETURN(Submodel prefill, Submodel::Load(bank, blob, find, {}));
+//   NPUBANK_RETURN_IF_ERROR(bank->EvaluateAndAllocate(prefill.owner()));
+//   NPUBANK_RETURN_IF_ERROR(prefill.Pin());                           // its weights stay now
+//   NPUBANK_RETURN_IF_ERROR(prefill.Record(device, queue, places));   // graphs made, calls recorded
+//   NPUBANK_RETURN_IF_ERROR(prefill.Run(queue));                      // as often as wanted
+//   prefill.Unpin();                                                  // its weights may leave now
 //
 // Load registers every weight of the blob with the bank under an owner of its own, so what another
 // submodel has brought is a hit and costs nothing. The recipes are the bank's afterwards: nothing
-// here holds a source.
+// here holds a source. With a resolver the weights can leave the device and come back.
 //
 // Ownership: owns its owner, leases, graphs and command list; dropping it releases all of them.
-// What Record was given must outlive it. Threads: one at a time. Errors: those of ReadSubmodelBlob,
-// DecodeRecipes, the bank and the driver, naming submodel and tensor. A failed Record or Evaluate
-// can be tried again.
+// What Record was given must outlive it, or the next Unpin. Threads: one at a time. Errors: those
+// of ReadSubmodelBlob, DecodeRecipes, the bank and the driver, naming submodel and tensor. A failed
+// Record or Pin can be tried again.
 #ifndef NPUBANK_RUNTIME_SUBMODEL_H_
 #define NPUBANK_RUNTIME_SUBMODEL_H_
 
@@ -30,11 +31,9 @@
 #include "compiler_stub/submodel_blob.h"
 #include "runtime/level_zero/commands.h"
 #include "runtime/level_zero/graph.h"
+#include "runtime/model_files.h"
 
 namespace npubank {
-
-// The checkpoint's tensor of this name, as a recipe.
-using LeafFinder = std::function<absl::StatusOr<RecipePtr>(absl::string_view name)>;
 
 class Submodel {
  public:
@@ -46,12 +45,13 @@ class Submodel {
   };
 
   static absl::StatusOr<Submodel> Load(std::shared_ptr<Bank> bank, absl::string_view blob,
-                                       const LeafFinder& find);
+                                       const LeafFinder& find, RecipeResolver resolver);
   Submodel(Submodel&&) = default;
   Submodel& operator=(Submodel&&) = delete;
 
   const SubmodelBlob& blob() const { return blob_; }
   const std::string& name() const { return blob_.name; }
+  const Owner& owner() const { return owner_; }
   // What registering found.
   uint64_t weight_bytes() const { return weight_bytes_; }
   uint64_t hits() const { return hits_; }
@@ -59,8 +59,10 @@ class Submodel {
   // Calls that are bound to at least one weight.
   uint64_t closures() const;
 
-  // Has the bank evaluate what is missing, and leases every weight.
-  absl::Status Evaluate(const EvaluateAllOptions& options);
+  // Leases every weight.
+  absl::Status Pin();
+  // Lets go of the recorded calls, the graphs and the leases.
+  void Unpin();
   absl::Status Record(std::shared_ptr<level_zero::Device> device, level_zero::CommandQueue& queue,
                       const Places& places);
   bool recorded() const { return list_.has_value(); }

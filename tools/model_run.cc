@@ -136,8 +136,8 @@ absl::Status ModelRun::LoadWeights(const ModelRunOptions& options) {
     bar.Show(progress.bytes_done, progress.bytes_total, progress.tensor);
   };
   const LeafFinder find = [&](absl::string_view tensor) { return checkpoint->Find(tensor); };
-  NPUBANK_ASSIGN_OR_RETURN(
-      session_, Session::Load(place_.device, place_.memory, place_.bank, blobs, find, evaluate));
+  NPUBANK_ASSIGN_OR_RETURN(session_, Session::Load(place_.device, place_.memory, place_.bank, blobs,
+                                                   find, {.evaluate = evaluate}));
   return absl::OkStatus();
 }
 
