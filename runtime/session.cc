@@ -11,6 +11,7 @@ namespace npubank {
 namespace {
 
 constexpr uint64_t kStateAlignment = 64;
+constexpr uint64_t kMostCacheBytes = uint64_t{1} << 46;  // more than any device addresses
 
 uint64_t AlignUp(uint64_t bytes, uint64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
@@ -40,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Load(std::shared_ptr<level_zer
   }
   for (const std::string& blob : blobs) {
     NPUBANK_ASSIGN_OR_RETURN(Submodel submodel,
-                             Submodel::Load(session->bank_, blob, find, resolver));
+                             Submodel::Load(session->bank_, blob, options.name, find, resolver));
     NPUBANK_RETURN_IF_ERROR(session->AddSubmodel(std::move(submodel)));
   }
   NPUBANK_RETURN_IF_ERROR(session->Wake(options.evaluate));
@@ -62,6 +63,7 @@ void Session::Pause() {
 absl::StatusOr<SleepReport> Session::Sleep(const SleepOptions& options) {
   Pause();
   NPUBANK_ASSIGN_OR_RETURN(const SleepReport report, bank_->Sleep(Owners(), options));
+  asleep_ = true;
   cache_.reset();
   position_ = 0;
   return report;
@@ -75,9 +77,11 @@ absl::Status Session::Wake(const EvaluateAllOptions& options) {
     absl::Status status = submodel.Pin();
     if (status.ok()) continue;
     Pause();  // what was pinned before it
+    if (asleep_) status.Update(bank_->Sleep(Owners()).status());
     return status;
   }
   awake_ = true;
+  asleep_ = false;
   return absl::OkStatus();
 }
 
@@ -103,7 +107,12 @@ absl::Status Session::AddSubmodel(Submodel submodel) {
 absl::Status Session::AddState(const SubmodelValue& value) {
   auto [at, added] = states_.try_emplace(value.name, State{value.type, cache_bytes_});
   if (added) {
-    cache_bytes_ += AlignUp(value.type.bytes(), kStateAlignment);
+    const uint64_t bytes = value.type.bytes();
+    if (bytes > kMostCacheBytes - cache_bytes_)
+      return absl::InvalidArgumentError(
+          absl::StrCat("state ", value.name, " of ", bytes, " bytes makes the cache larger than ",
+                       kMostCacheBytes, " bytes: the submodel's blob is damaged"));
+    cache_bytes_ += AlignUp(bytes, kStateAlignment);
   } else if (at->second.type != value.type) {
     return absl::InvalidArgumentError(absl::StrCat("state ", value.name, " is ",
                                                    value.type.ToString(), " in one submodel and ",

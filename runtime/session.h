@@ -55,6 +55,8 @@ namespace npubank {
 int32_t Argmax(absl::Span<const float> logits);
 
 struct SessionOptions {
+  // In front of its owners' names, "NAME/prefill"; for banks with several models.
+  std::string name = {};
   EvaluateAllOptions evaluate = {};  // of the load
   // Opens the model again when weights that left the device are wanted; closed when they are there.
   OpenModel reopen = nullptr;
@@ -72,7 +74,7 @@ class Session {
   // Allocates arena, cache and the buffers to talk through: all of them, or none; wakes the session
   // first. Idempotent.
   absl::Status Prepare();
-  // The logits after the last of `tokens`; valid until the next Feed.
+  // The logits after the last of `tokens`; valid until the next Feed, Pause or Sleep.
   absl::StatusOr<absl::Span<const float>> Feed(absl::Span<const int32_t> tokens);
   // Forgets what was fed; the cache's memory stays.
   void Rewind() { position_ = 0; }
@@ -127,6 +129,7 @@ class Session {
   int64_t position_ = 0;
   std::shared_ptr<ModelFiles> files_;  // null: what leaves the device cannot come back
   bool awake_ = false;                 // every weight is leased
+  bool asleep_ = false;                // put to sleep, and not merely paused
 
   std::unique_ptr<DeviceAllocation> cache_;
   std::unique_ptr<Workspace> workspace_;

@@ -10,11 +10,14 @@
 namespace npubank {
 
 absl::StatusOr<Submodel> Submodel::Load(std::shared_ptr<Bank> bank, absl::string_view blob,
-                                        const LeafFinder& find, RecipeResolver resolver) {
+                                        absl::string_view model, const LeafFinder& find,
+                                        RecipeResolver resolver) {
   Submodel submodel;
   submodel.bank_ = std::move(bank);
   NPUBANK_ASSIGN_OR_RETURN(submodel.blob_, ReadSubmodelBlob(blob));
-  submodel.owner_ = submodel.bank_->AddOwner(submodel.name(), {.resolver = std::move(resolver)});
+  submodel.owner_ = submodel.bank_->AddOwner(
+      model.empty() ? submodel.name() : absl::StrCat(model, "/", submodel.name()),
+      {.resolver = std::move(resolver)});
   absl::Status status = submodel.RegisterWeights(find);
   if (!status.ok()) return Annotate(status, absl::StrCat("submodel ", submodel.name()));
   return submodel;
@@ -30,7 +33,7 @@ absl::Status Submodel::RegisterWeights(const LeafFinder& find) {
     NPUBANK_ASSIGN_OR_RETURN(
         Registration registration,
         bank_->Register(owner_, LazyTensor(std::move(recipes[i])), blob_.weights[i]));
-    weights_.push_back(registration.uid);
+    weights_.push_back({registration.uid, bytes});
     weight_bytes_ += bytes;
     if (registration.hit) ++hits_, hit_bytes_ += bytes;
   }
@@ -45,8 +48,8 @@ uint64_t Submodel::closures() const {
 
 absl::Status Submodel::Pin() {
   std::vector<Lease> leases;
-  for (Uid uid : weights_) {
-    absl::StatusOr<Lease> lease = bank_->Get(uid);
+  for (const Weight& weight : weights_) {
+    absl::StatusOr<Lease> lease = bank_->Get(weight.uid);
     if (!lease.ok()) return Annotate(lease.status(), absl::StrCat("submodel ", name()));
     leases.push_back(*std::move(lease));
   }
@@ -76,6 +79,7 @@ absl::Status Submodel::Record(std::shared_ptr<level_zero::Device> device,
     NPUBANK_RETURN_IF_ERROR(Annotate(RecordCall(call, places, graphs, list),
                                      absl::StrCat("submodel ", name(), ", call ", call.name)));
   NPUBANK_RETURN_IF_ERROR(list.Close());
+  list_.reset();  // an older one goes before the graphs it refers to
   graphs_ = std::move(graphs);
   list_.emplace(std::move(list));
   return absl::OkStatus();

@@ -1,6 +1,6 @@
 // Submodel: one compiled submodel, its closures registered in a bank, ready to be run by a session.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(Submodel prefill, Submodel::Load(bank, blob, find, {}));
+//   NPUBANK_ASSIGN_OR_RETURN(Submodel prefill, Submodel::Load(bank, blob, "", find, {}));
 //   NPUBANK_RETURN_IF_ERROR(bank->EvaluateAndAllocate(prefill.owner()));
 //   NPUBANK_RETURN_IF_ERROR(prefill.Pin());                           // its weights stay now
 //   NPUBANK_RETURN_IF_ERROR(prefill.Record(device, queue, places));   // graphs made, calls recorded
@@ -44,14 +44,21 @@ class Submodel {
     std::function<absl::StatusOr<void*>(const SubmodelValue& value)> value;
   };
 
+  // `model` stands in front of the owner's name; empty: just the blob's.
   static absl::StatusOr<Submodel> Load(std::shared_ptr<Bank> bank, absl::string_view blob,
-                                       const LeafFinder& find, RecipeResolver resolver);
+                                       absl::string_view model, const LeafFinder& find,
+                                       RecipeResolver resolver);
   Submodel(Submodel&&) = default;
   Submodel& operator=(Submodel&&) = delete;
 
   const SubmodelBlob& blob() const { return blob_; }
   const std::string& name() const { return blob_.name; }
   const Owner& owner() const { return owner_; }
+  struct Weight {
+    Uid uid;
+    uint64_t bytes = 0;
+  };
+  absl::Span<const Weight> weights() const { return weights_; }
   // What registering found.
   uint64_t weight_bytes() const { return weight_bytes_; }
   uint64_t hits() const { return hits_; }
@@ -80,7 +87,7 @@ class Submodel {
   std::shared_ptr<Bank> bank_;
   SubmodelBlob blob_;
   Owner owner_;
-  std::vector<Uid> weights_;  // of blob_.weights, in order
+  std::vector<Weight> weights_;  // of blob_.weights, in order
   uint64_t weight_bytes_ = 0;
   uint64_t hits_ = 0;
   uint64_t hit_bytes_ = 0;

@@ -101,5 +101,29 @@ TEST_F(SessionTest, SubmodelsOfDifferentContextsDoNotMakeASession) {
   EXPECT_EQ(session.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// Sizes that are fine one by one and wrap around in sum would leave a state a cache of a few bytes.
+TEST_F(SessionTest, StatesThatNoDeviceHoldsAreRefused) {
+  auto checkpoint = Checkpoint::Open(model_.folder());
+  ASSERT_TRUE(checkpoint.ok());
+  const LeafFinder find = [&](absl::string_view name) { return (*checkpoint)->Find(name); };
+  CompileOptions options;
+  options.name = "kvcache";
+  options.context = 32;
+  SubmodelBlob blob =
+      ReadSubmodelBlob(Compile((*checkpoint)->config(), find, options).value()).value();
+  for (int i = 0; i < 4; ++i) {
+    SubmodelValue state;
+    state.name = "state" + std::to_string(i);
+    state.type =
+        TensorType::Create(ElementType::kU8, Shape::Create({int64_t{1} << 61}).value()).value();
+    state.placement = Placement::kState;
+    blob.values.push_back(state);
+  }
+  const auto session =
+      Session::Load(place_.device, place_.memory, place_.bank, {WriteSubmodelBlob(blob)}, find, {});
+  EXPECT_EQ(session.status().code(), absl::StatusCode::kInvalidArgument) << session.status();
+  EXPECT_NE(session.status().message().find("state0"), absl::string_view::npos) << session.status();
+}
+
 }  // namespace
 }  // namespace npubank
