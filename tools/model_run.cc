@@ -1,7 +1,6 @@
 #include "tools/model_run.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <utility>
 
@@ -11,21 +10,12 @@
 #include "lazy_tensor/retention.h"
 #include "lazy_tensor/status_macros.h"
 #include "tools/progress_bar.h"
+#include "tools/stopwatch.h"
 
 namespace npubank {
 namespace {
 
 constexpr int64_t kDefaultContext = 1024;
-
-class Stopwatch {
- public:
-  double Seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 // The checkpoint's own vocabulary, or the tokens.json in the folder above it: several layouts of
 // one model may share one. None is no error until text has to be turned into ids.
@@ -84,6 +74,12 @@ absl::StatusOr<std::vector<std::string>> CompileSubmodels(const Checkpoint& chec
   return blobs;
 }
 
+LeafFinder FinderOver(std::shared_ptr<const Checkpoint> checkpoint) {
+  return [checkpoint = std::move(checkpoint)](absl::string_view name) {
+    return checkpoint->Find(name);
+  };
+}
+
 SubmodelReport Describe(const Submodel& submodel) {
   SubmodelReport report;
   report.name = submodel.name();
@@ -98,20 +94,6 @@ SubmodelReport Describe(const Submodel& submodel) {
 }
 
 }  // namespace
-
-absl::StatusOr<BankPlace> BankPlace::Open(level_zero::DeviceChoice choice, int workers,
-                                          MemoryStrategy strategy) {
-  BankPlace place;
-  NPUBANK_ASSIGN_OR_RETURN(place.device, level_zero::Device::Open(choice));
-  NpuMemoryOptions memory;
-  memory.strategy = strategy;
-  memory.notice = [&](absl::string_view notice) { place.notices.emplace_back(notice); };
-  NPUBANK_ASSIGN_OR_RETURN(place.memory, NpuMemory::Create(place.device, std::move(memory)));
-  BankOptions options;
-  options.workers = std::make_shared<Workers>(workers);
-  place.bank = Bank::Create(place.memory, std::move(options));
-  return place;
-}
 
 absl::StatusOr<std::unique_ptr<ModelRun>> ModelRun::Load(const ModelRunOptions& options,
                                                          const BankPlace& place) {
@@ -131,14 +113,27 @@ absl::Status ModelRun::LoadWeights(const ModelRunOptions& options) {
   NPUBANK_ASSIGN_OR_RETURN(tokenizer_, FindTokenizer(*checkpoint));
   NPUBANK_ASSIGN_OR_RETURN(std::vector<std::string> blobs, CompileSubmodels(*checkpoint, options));
   ProgressBar bar("loading weights");
-  EvaluateAllOptions evaluate;
-  evaluate.progress = [&](const LoadProgress& progress) {
+  SessionOptions session;
+  session.name = options.name;
+  session.evaluate.progress = [&](const LoadProgress& progress) {
     bar.Show(progress.bytes_done, progress.bytes_total, progress.tensor);
   };
-  const LeafFinder find = [&](absl::string_view tensor) { return checkpoint->Find(tensor); };
+  session.reopen = [path = options.model]() -> absl::StatusOr<LeafFinder> {
+    NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<const Checkpoint> again, Checkpoint::Open(path));
+    return FinderOver(std::move(again));
+  };
   NPUBANK_ASSIGN_OR_RETURN(session_, Session::Load(place_.device, place_.memory, place_.bank, blobs,
-                                                   find, {.evaluate = evaluate}));
+                                                   FinderOver(checkpoint), session));
   return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> ModelRun::Resume() {
+  uint64_t bytes = 0;
+  EvaluateAllOptions options;
+  options.progress = [&](const LoadProgress& progress) { bytes = progress.bytes_done; };
+  NPUBANK_RETURN_IF_ERROR(session_->Wake(options));
+  NPUBANK_RETURN_IF_ERROR(session_->Prepare());
+  return bytes;
 }
 
 absl::StatusOr<std::vector<int32_t>> ModelRun::Encode(absl::string_view prompt) const {
@@ -194,25 +189,32 @@ absl::Status ModelRun::Generate(const std::vector<int32_t>& prompt, int64_t toke
   return absl::OkStatus();
 }
 
+std::vector<SubmodelReport> ModelRun::DescribeSubmodels() const {
+  std::vector<SubmodelReport> reports;
+  for (const Submodel& submodel : session_->submodels()) reports.push_back(Describe(submodel));
+  return reports;
+}
+
 RunReport ModelRun::Report() {
   RunReport report = report_;
   const BankTotals totals = place_.bank->Totals();
   const DeviceUsage usage = place_.memory->Usage();
   report.device = place_.device->name();
-  for (const Submodel& submodel : session_->submodels())
-    report.submodels.push_back(Describe(submodel));
+  report.submodels = DescribeSubmodels();
   report.unique_weights = totals.unique_tensors;
   report.weight_bytes = totals.unique_bytes;
   report.shared_bytes_saved = totals.shared_bytes_saved;
   report.device_weight_bytes = totals.device_bytes;
   report.memory_strategy = std::string(MemoryStrategyName(place_.memory->strategy()));
-  report.memory_notices = place_.notices;
+  report.memory_notices = place_.notices->All();
   report.imported_bytes = usage.imported_bytes;
   report.device_bytes = place_.device->AllocatedBytes().value_or(usage.held_bytes);
   report.device_peak_bytes = usage.peak_held_bytes;
   report.expected_peak_bytes = totals.device_bytes + session_->device_bytes();
   report.arena_bytes = session_->arena_bytes();
   report.cache_bytes = session_->cache_bytes();
+  report.transformations = totals.transformations;
+  report.cache_hits = totals.cache_hits;
   report.live_source_bytes = LiveSourceBytes();
   report.peak_anonymous_bytes = monitor_.PeakAnonymousBytes();
   return report;

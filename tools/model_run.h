@@ -19,11 +19,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "bank/bank.h"
 #include "compiler_stub/compile.h"
-#include "runtime/level_zero/device.h"
-#include "runtime/memory/npu_memory.h"
 #include "runtime/session.h"
+#include "tools/bank_place.h"
 #include "tools/memory_monitor.h"
 #include "tools/run_report.h"
 #include "tools/tokenizer.h"
@@ -31,24 +29,14 @@
 namespace npubank {
 
 struct ModelRunOptions {
-  std::string model;  // a folder with config.json and safetensors
+  std::string model;  // a folder with config.json and safetensors, or a .gguf file
+  std::string name;   // in front of the owners' names; empty: only one model is on the bank
   WeightFormat weights = WeightFormat::kF16;
   int64_t chunk = 64;   // positions the prefill submodel takes at once
   int64_t context = 0;  // positions in the cache; 0: the model's own, at most 1024
   AttentionForm attention = AttentionForm::kWhole;
   Schedule schedule = Schedule::kSerial;
   std::string save_blobs;  // a folder for the compiled submodels, NAME.npbs each; empty: not kept
-};
-
-// The device and the bank that models are loaded on.
-struct BankPlace {
-  std::shared_ptr<level_zero::Device> device;
-  std::shared_ptr<NpuMemory> memory;
-  std::shared_ptr<Bank> bank;
-  std::vector<std::string> notices;  // what the driver lacks of what was asked for
-
-  static absl::StatusOr<BankPlace> Open(level_zero::DeviceChoice choice, int workers,
-                                        MemoryStrategy strategy);
 };
 
 class ModelRun {
@@ -64,9 +52,15 @@ class ModelRun {
                         const std::function<void(absl::string_view)>& emit);
   // Allocates what running needs, without running.
   absl::Status Prepare() { return session_->Prepare(); }
+  // It is another model's turn: see Session::Pause.
+  void Pause() { session_->Pause(); }
+  // Ready to run again; returns the bytes of the weights that had to come back.
+  absl::StatusOr<uint64_t> Resume();
 
   RunReport Report();
+  std::vector<SubmodelReport> DescribeSubmodels() const;
   Session& session() { return *session_; }
+  const Session& session() const { return *session_; }
 
  private:
   ModelRun() = default;

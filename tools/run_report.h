@@ -12,12 +12,15 @@
 //   device_weight_bytes       what the weights occupy on the device, as the strategy rounds them
 //   device_bytes              the driver's own count now
 //   device_peak_bytes         and the most it was
-//   expected_peak_bytes       max(W + window, W + A): weights, arena and cache, each held once
+//   expected_peak_bytes       W + A: weights, arena and cache, each held once; above it are the
+//                             strategy's own room and, while loading, staging buffers
 //   memory_strategy           committed, placed or tiled
 //   memory_notices            what the driver lacks of what was asked for
 //   imported_bytes            weights that are the file's own pages: no device memory, no copy
 //   arena_bytes               A: the activation arena
 //   cache_bytes               the key/value cache
+//   transformations           weights that were computed from their source
+//   cache_hits                weights that came from the cache file instead
 //   live_source_bytes         source bytes still held after loading: must be 0
 //   peak_anonymous_bytes      most anonymous memory of the process, a software NPU's included
 //   load_seconds              open, compile, register, evaluate
@@ -27,6 +30,7 @@
 #define NPUBANK_TOOLS_RUN_REPORT_H_
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -62,6 +66,8 @@ struct RunReport {
   uint64_t imported_bytes = 0;
   uint64_t arena_bytes = 0;
   uint64_t cache_bytes = 0;
+  uint64_t transformations = 0;
+  uint64_t cache_hits = 0;
   uint64_t live_source_bytes = 0;
   uint64_t peak_anonymous_bytes = 0;
   double load_seconds = 0;
@@ -72,6 +78,7 @@ struct RunReport {
 
 std::string ReportAsText(const RunReport& report);
 std::string ReportAsJson(const RunReport& report);
+nlohmann::ordered_json SubmodelsAsJson(const std::vector<SubmodelReport>& submodels);
 
 }  // namespace npubank
 

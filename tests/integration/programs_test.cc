@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -38,6 +39,12 @@ class ProgramsTest : public ::testing::Test {
     EXPECT_EQ(std::count(result.error.begin(), result.error.end(), '\n'), 1) << result.error;
     EXPECT_THAT(result.error, HasSubstr(what));
     EXPECT_EQ(result.out, "");
+  }
+  static nlohmann::json JsonOf(const ProgramResult& run) {
+    EXPECT_EQ(run.exit_status, 0) << run.error;
+    nlohmann::json json = nlohmann::json::parse(run.out, nullptr, false);
+    EXPECT_FALSE(json.is_discarded()) << run.out;
+    return json.is_discarded() ? nlohmann::json::object() : json;
   }
   void ExpectRefused(const std::string& what) {
     ExpectOneClearLine(RunProgram(BankRun({"--tokens", "1"})), what);
@@ -75,12 +82,27 @@ TEST_F(ProgramsTest, TheJsonReportHasEveryDocumentedKeyAndItsFiguresAgree) {
   ASSERT_EQ(result.exit_status, 0) << result.error;
   const auto json = nlohmann::json::parse(result.out, nullptr, false);
   ASSERT_FALSE(json.is_discarded()) << result.out;
-  for (const char* key :
-       {"device", "ids", "text", "prompt_tokens", "generated_tokens", "submodels", "unique_weights",
-        "weight_bytes", "shared_bytes_saved", "device_weight_bytes", "device_bytes",
-        "device_peak_bytes", "arena_bytes", "cache_bytes", "live_source_bytes",
-        "peak_anonymous_bytes", "load_seconds", "prompt_tokens_per_second",
-        "generated_tokens_per_second"})
+  for (const char* key : {"device",
+                          "ids",
+                          "text",
+                          "prompt_tokens",
+                          "generated_tokens",
+                          "submodels",
+                          "unique_weights",
+                          "weight_bytes",
+                          "shared_bytes_saved",
+                          "device_weight_bytes",
+                          "device_bytes",
+                          "device_peak_bytes",
+                          "arena_bytes",
+                          "cache_bytes",
+                          "live_source_bytes",
+                          "transformations",
+                          "cache_hits",
+                          "peak_anonymous_bytes",
+                          "load_seconds",
+                          "prompt_tokens_per_second",
+                          "generated_tokens_per_second"})
     EXPECT_TRUE(json.contains(key)) << key;
   EXPECT_EQ(json["live_source_bytes"], 0);
   EXPECT_EQ(json["submodels"][1]["hits"], json["unique_weights"]);
@@ -111,6 +133,122 @@ TEST_F(ProgramsTest, TheSnapshotOfARunIsWhatBankInspectPrints) {
   const ProgramResult json = RunProgram({kBankInspect, file, "--format", "json"});
   ASSERT_EQ(json.exit_status, 0) << json.error;
   EXPECT_FALSE(nlohmann::json::parse(json.out, nullptr, false).is_discarded());
+}
+
+TEST_F(ProgramsTest, ASecondRunWithACacheTransformsNothingAndSaysTheSame) {
+  const std::vector<std::string> more = {
+      "--prompt-ids", "1,2,3", "--tokens", "5",
+      "--report",     "json",  "--cache",  model_.file("weights.cache")};
+  const nlohmann::json cold = JsonOf(RunProgram(BankRun(more)));
+  const nlohmann::json warm = JsonOf(RunProgram(BankRun(more)));
+  EXPECT_GT(cold["transformations"], 0);
+  EXPECT_EQ(cold["cache_hits"], 0);
+  EXPECT_EQ(warm["transformations"], 0);
+  EXPECT_EQ(warm["cache_hits"], cold["transformations"]);
+  EXPECT_EQ(warm["ids"], cold["ids"]);
+}
+
+TEST_F(ProgramsTest, TheDemoModelStartsAgainFromTheCacheWithoutATransformationAndSaysTheSame) {
+  const TestModel demo{CheckpointShape()};
+  const std::vector<std::string> arguments = {
+      kBankRun,   "--device", "software",     "--model",   demo.folder(), "--tokens",        "4",
+      "--report", "json",     "--prompt-ids", "1,100,200", "--cache",     demo.file("cache")};
+  const nlohmann::json cold = JsonOf(RunProgram(arguments));
+  const nlohmann::json warm = JsonOf(RunProgram(arguments));
+  EXPECT_EQ(cold["transformations"], cold["unique_weights"]);
+  EXPECT_EQ(warm["transformations"], 0);
+  EXPECT_EQ(warm["cache_hits"], warm["unique_weights"]);
+  EXPECT_EQ(warm["ids"], cold["ids"]);
+  std::printf("%.0f MiB of weights: warm load / cold load = %.3f\n",
+              cold["weight_bytes"].get<double>() / (1 << 20),
+              warm["load_seconds"].get<double>() / cold["load_seconds"].get<double>());
+}
+
+TEST_F(ProgramsTest, ADamagedCacheIsReportedAndNotUsed) {
+  const std::string cache = model_.file("weights.cache");
+  const std::vector<std::string> more = {"--prompt-ids", "1,2,3", "--tokens", "5",
+                                         "--report",     "json",  "--cache",  cache};
+  const nlohmann::json cold = JsonOf(RunProgram(BankRun(more)));
+  WriteWholeFile(cache, ReadWholeFile(cache).substr(0, 100));
+  const ProgramResult run = RunProgram(BankRun(more));
+  EXPECT_THAT(run.error, HasSubstr("weights.cache"));
+  const nlohmann::json json = JsonOf(run);
+  EXPECT_EQ(json["transformations"], cold["transformations"]);
+  EXPECT_EQ(json["ids"], cold["ids"]);
+}
+
+class TurnsTest : public ProgramsTest {
+ protected:
+  // `models` in turn on one bank.
+  nlohmann::json Turns(const std::vector<std::string>& models, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {kBankRun,   "--device", "software", "--chunk", "4",
+                                          "--report", "json",     "--tokens", "5"};
+    for (const std::string& model : models) {
+      arguments.push_back("--model");
+      arguments.push_back(model);
+    }
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return JsonOf(RunProgram(arguments));
+  }
+  static CheckpointShape OtherShape() {
+    CheckpointShape shape = TinyShape();
+    shape.seed = 99;
+    return shape;
+  }
+  TestModel other_{OtherShape()};
+};
+
+TEST_F(TurnsTest, EachModelSaysInItsTurnsWhatItSaysAlone) {
+  const nlohmann::json json =
+      Turns({model_.folder(), other_.folder()}, {"--prompt-ids", "1,2,3", "--rounds", "2"});
+  ASSERT_EQ(json["turns"].size(), 4u);
+  const auto alone =
+      JsonOf(RunProgram(BankRun({"--prompt-ids", "1,2,3", "--tokens", "5", "--report", "json"})));
+  EXPECT_EQ(json["turns"][0]["ids"], alone["ids"]);
+  EXPECT_EQ(json["turns"][2]["ids"], alone["ids"]);
+  EXPECT_EQ(json["turns"][1]["ids"], json["turns"][3]["ids"]);
+  EXPECT_NE(json["turns"][0]["ids"], json["turns"][1]["ids"]);
+  EXPECT_EQ(json["evictions"], 0);
+  EXPECT_EQ(json["shared_by_recipe_bytes"], 0);
+  EXPECT_EQ(json["live_source_bytes"], 0);
+}
+
+TEST_F(TurnsTest, OnABudgetForOneModelTheOtherLeavesAndSaysTheSameWhenItIsBack) {
+  const nlohmann::json roomy =
+      Turns({model_.folder(), other_.folder()}, {"--prompt-ids", "1,2,3", "--rounds", "2"});
+  const uint64_t one = roomy["weight_bytes"].get<uint64_t>() / 2;
+  // Slabs and pages round up; both models together never fit.
+  const nlohmann::json tight = Turns({model_.folder(), other_.folder()},
+                                     {"--prompt-ids", "1,2,3", "--rounds", "2", "--memory",
+                                      "committed", "--budget", std::to_string(one * 7 / 4)});
+  EXPECT_GT(tight["evictions"], 0);
+  for (int turn = 0; turn < 4; ++turn) {
+    EXPECT_EQ(tight["turns"][turn]["ids"], roomy["turns"][turn]["ids"]) << turn;
+    EXPECT_GT(tight["turns"][turn]["bytes_brought_back"], 0) << turn;
+  }
+  EXPECT_EQ(tight["live_source_bytes"], 0);
+}
+
+TEST_F(TurnsTest, ACopyOfAModelCostsNothingMore) {
+  const std::string copy = model_.file("copy");
+  std::filesystem::create_directory(copy);
+  for (const char* name : {"config.json", "model.safetensors"})
+    std::filesystem::copy_file(model_.file(name), copy + "/" + name);
+  const nlohmann::json json = Turns({model_.folder(), copy}, {"--prompt-ids", "1,2,3"});
+  EXPECT_EQ(json["turns"][0]["ids"], json["turns"][1]["ids"]);
+  EXPECT_EQ(json["shared_by_recipe_bytes"], 0) << "other files, other recipes";
+  EXPECT_GE(json["shared_by_content_bytes"], json["models"][0]["weight_bytes"]);
+}
+
+TEST_F(TurnsTest, AModelThatIsNamedTwiceIsLoadedOnce) {
+  const nlohmann::json json = Turns({model_.folder(), model_.folder()}, {"--prompt-ids", "1,2,3"});
+  EXPECT_EQ(json["shared_by_recipe_bytes"], json["weight_bytes"]);
+  EXPECT_NE(json["models"][0]["name"], json["models"][1]["name"]);
+}
+
+TEST_F(TurnsTest, ABudgetThatOneModelDoesNotFitIsOneLineThatNamesIt) {
+  ExpectOneClearLine(RunProgram(BankRun({"--rounds", "2", "--budget", "50000"})), "budget");
+  ExpectOneClearLine(RunProgram(BankRun({"--rounds", "0"})), "--rounds");
 }
 
 TEST_F(ProgramsTest, AMissingFolderIsOneLine) {
