@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -59,14 +58,16 @@ void SyncFolderOf(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
-  std::string temporary = absl::StrCat(path, ".XXXXXX");
-  const int descriptor = mkostemp(temporary.data(), O_CLOEXEC);
-  if (descriptor < 0) return FileError(errno, path, "cannot create");
-  // mkostemp makes the file private; a result is as readable as any other file the user writes.
-  const mode_t mask = umask(0);
-  umask(mask);
-  fchmod(descriptor, 0666 & ~mask);
-  return AtomicFile(path, std::move(temporary), descriptor);
+  // Not mkostemp: a result is as readable as any other file the user writes, and what the user's
+  // mask is can only be asked by changing it for the whole process.
+  static std::atomic<uint64_t> number = 0;
+  while (true) {
+    std::string temporary = absl::StrCat(path, ".", getpid(), ".", ++number);
+    const int descriptor = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor >= 0) return AtomicFile(path, std::move(temporary), descriptor);
+    // A name that somebody left there, or another container's process of our number, is passed by.
+    if (errno != EEXIST && errno != EINTR) return FileError(errno, path, "cannot create");
+  }
 }
 
 AtomicFile::AtomicFile(std::string path, std::string temporary, int descriptor)
