@@ -104,6 +104,19 @@ absl::Status AtomicFile::WriteAt(uint64_t offset, absl::string_view bytes) {
   return absl::OkStatus();
 }
 
+absl::Status AtomicFile::ReadAt(uint64_t offset, absl::Span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t got = pread(descriptor_, out.data(), out.size(), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Failed("cannot read");
+    if (got == 0)
+      return absl::DataLossError(absl::StrCat("'", path_, "' is shorter than expected"));
+    offset += got;
+    out.remove_prefix(got);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AtomicFile::Commit() {
   if (fsync(descriptor_) != 0) return Failed("cannot sync");
   if (rename(temporary_.c_str(), path_.c_str()) != 0) return Failed("cannot rename into place");

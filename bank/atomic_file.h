@@ -6,20 +6,22 @@
 //   NPUBANK_RETURN_IF_ERROR(file.Commit());
 //
 // Dropped without Commit, the temporary file is removed. Two writers of one path do not disturb
-// each other; the last Commit wins. Threads: WriteAt from
-// any, on ranges that do not overlap; the rest one at a time.
+// each other; the last Commit wins. Threads: WriteAt and ReadAt from any, on ranges that do not
+// overlap; the rest one at a time.
 // Errors: NotFound / PermissionDenied for the folder; ResourceExhausted for a full disk;
 // Unavailable else.
 #ifndef NPUBANK_BANK_ATOMIC_FILE_H_
 #define NPUBANK_BANK_ATOMIC_FILE_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace npubank {
 
@@ -33,6 +35,8 @@ class AtomicFile {
   absl::Status Append(absl::string_view bytes);
   // Over what is there already, for a header that is known last.
   absl::Status WriteAt(uint64_t offset, absl::string_view bytes);
+  // What was written there, before Commit or after it; DataLoss beyond the end.
+  absl::Status ReadAt(uint64_t offset, absl::Span<std::byte> out) const;
   uint64_t size() const { return size_; }
   absl::Status Commit();
 

@@ -1,6 +1,8 @@
 #include "bank/cache_file.h"
 
 #include <algorithm>
+#include <atomic>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -46,6 +48,31 @@ absl::StatusOr<Digest> Copy(uint64_t bytes, CacheFile::ReadBytes read, AtomicFil
   return hash.Finish();
 }
 
+// A file that is still being written: what is there can be read, and goes on to be when the file
+// is renamed or removed. Nothing maps it: its size and mtime are no identity yet.
+class DraftSource final : public Source {
+ public:
+  explicit DraftSource(std::shared_ptr<const AtomicFile> file)
+      : Source("unsaved weights cache", NextIdentity(), kMaxFileBytes), file_(std::move(file)) {}
+
+  bool persistent() const override { return false; }
+  absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const override {
+    return file_->ReadAt(offset, out);
+  }
+  absl::StatusOr<absl::Span<const std::byte>> View(uint64_t, uint64_t) const override {
+    return absl::FailedPreconditionError(absl::StrCat(name(), " is read, not mapped"));
+  }
+  void Release(uint64_t, uint64_t) const override {}
+
+ private:
+  static Digest NextIdentity() {
+    static std::atomic<int64_t> number = 0;
+    return DigestBuilder("draft of a cache").Add(++number).Finish();
+  }
+
+  const std::shared_ptr<const AtomicFile> file_;
+};
+
 absl::Status Corrupt(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("corrupt ", kCacheFile.words, ": ", what));
 }
@@ -55,11 +82,14 @@ absl::Status Corrupt(absl::string_view what) {
 // A file that is being written. Guarded by the cache's mutex, but for the writing itself: each
 // adder has a range of its own.
 struct CacheFile::Draft {
-  explicit Draft(AtomicFile opened) : file(std::move(opened)) {}
-  AtomicFile file;
-  uint64_t end = kAlignment;  // the seal has the first page
-  int adding = 0;
-  std::map<Digest, CachedBytes> entries;  // without a file: it is this one
+  explicit Draft(AtomicFile opened)
+      : file(std::make_shared<AtomicFile>(std::move(opened))),
+        source(std::make_shared<DraftSource>(file)) {}
+  const std::shared_ptr<AtomicFile> file;
+  const std::shared_ptr<Source> source;  // the same
+  uint64_t end = kAlignment;             // the seal has the first page
+  std::set<Digest> adding;
+  CacheEntries entries;
 };
 
 absl::Status CheckPayload(const CachedBytes& cached) {
@@ -153,48 +183,53 @@ void CacheFile::Distrust(const Digest& digest, const absl::Status& why) {
   if (found == entries_.end()) return;
   dropped = std::move(found->second);
   entries_.erase(found);
-  distrusted_.insert(digest);
+  if (draft_ != nullptr) draft_->entries.erase(digest);
   problems_.push_back(std::string(why.message()));
 }
 
-absl::StatusOr<std::shared_ptr<CacheFile::Draft>> CacheFile::BeginAdding(uint64_t bytes,
-                                                                         uint64_t* offset) {
+absl::StatusOr<std::shared_ptr<CacheFile::Draft>> CacheFile::BeginAdding(const Digest& digest,
+                                                                         CachedBytes& to) {
   std::shared_ptr<Draft> fresh;  // dropped after the lock when another thread was faster
-  bool wanted;
-  {
-    MutexLock lock(mutex_);
-    wanted = draft_ == nullptr;
-  }
-  if (wanted) {
+  while (true) {
+    {
+      MutexLock lock(mutex_);
+      const auto found = entries_.find(digest);
+      if (found != entries_.end() && found->second.bytes == to.bytes) return nullptr;
+      if (draft_ == nullptr) draft_ = std::move(fresh);
+      if (draft_ != nullptr) {
+        if (to.bytes > kMaxFileBytes - draft_->end)
+          return absl::ResourceExhaustedError("too large");
+        if (!draft_->adding.insert(digest).second) return nullptr;
+        to.file = draft_->source;
+        to.offset = draft_->end;
+        draft_->end = PageAfter(draft_->end + to.bytes);
+        return draft_;
+      }
+    }
     NPUBANK_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(options_.path));
     fresh = std::make_shared<Draft>(std::move(file));
   }
-  MutexLock lock(mutex_);
-  // A Save may have taken the draft meanwhile: the next try begins another.
-  if (draft_ == nullptr && fresh == nullptr) return absl::AbortedError("being saved");
-  if (draft_ == nullptr) draft_ = std::move(fresh);
-  if (bytes > kMaxFileBytes - draft_->end) return absl::ResourceExhaustedError("too large");
-  *offset = draft_->end;
-  draft_->end = PageAfter(draft_->end + bytes);
-  ++draft_->adding;
-  return draft_;
 }
 
 void CacheFile::EndAdding(Draft& draft, const Digest& digest, const CachedBytes* added) {
+  CachedBytes replaced;  // may close a file: after the lock
   MutexLock lock(mutex_);
-  if (added != nullptr) draft.entries.emplace(digest, *added);
-  --draft.adding;
-  added_.NotifyAll();
+  draft.adding.erase(digest);
+  if (added != nullptr) {
+    draft.entries[digest] = *added;
+    replaced = std::exchange(entries_[digest], *added);
+  }
+  changed_.NotifyAll();
 }
 
 absl::Status CacheFile::Add(const Digest& digest, uint64_t bytes, ReadBytes read) {
   if (bytes == 0) return absl::OkStatus();
   CachedBytes added{.file = nullptr, .offset = 0, .bytes = bytes, .hash = {}};
-  absl::StatusOr<std::shared_ptr<Draft>> draft = BeginAdding(bytes, &added.offset);
-  while (absl::IsAborted(draft.status())) draft = BeginAdding(bytes, &added.offset);
+  const absl::StatusOr<std::shared_ptr<Draft>> draft = BeginAdding(digest, added);
+  if (draft.ok() && *draft == nullptr) return absl::OkStatus();
   absl::Status status = draft.status();
   if (draft.ok()) {
-    const absl::StatusOr<Digest> hash = Copy(bytes, read, (*draft)->file, added.offset);
+    const absl::StatusOr<Digest> hash = Copy(bytes, read, *(*draft)->file, added.offset);
     status = hash.status();
     if (hash.ok()) added.hash = *hash;
     EndAdding(**draft, digest, hash.ok() ? &added : nullptr);
@@ -212,36 +247,42 @@ absl::Status CacheFile::Save() {
   std::shared_ptr<Draft> draft;
   {
     MutexLock lock(mutex_);
-    draft = std::move(draft_);
-    draft_ = nullptr;
+    draft.swap(draft_);
     if (draft == nullptr) return absl::OkStatus();
-    while (draft->adding > 0) added_.Wait(mutex_);
+    while (saving_ || !draft->adding.empty()) changed_.Wait(mutex_);
     if (draft->entries.empty()) return absl::OkStatus();
+    saving_ = true;
   }
-  NPUBANK_RETURN_IF_ERROR(Annotate(Write(*draft), "saving the weights cache"));
-  NPUBANK_ASSIGN_OR_RETURN(CacheEntries entries, ReadFile());
+  absl::StatusOr<CacheEntries> saved = WriteAndOpen(*draft);
   MutexLock lock(mutex_);
-  entries_.swap(entries);
-  distrusted_.clear();
+  saving_ = false;
+  changed_.NotifyAll();
+  // What was in the draft is found in the file from now on, or, when that failed, no more.
+  std::erase_if(entries_, [&](const auto& entry) { return entry.second.file == draft->source; });
+  if (!saved.ok()) return saved.status();
+  for (const auto& [digest, cached] : entries_) {  // in later drafts
+    if (!cached.file->persistent()) saved->insert_or_assign(digest, cached);
+  }
+  entries_.swap(*saved);
   return absl::OkStatus();
+}
+
+absl::StatusOr<CacheEntries> CacheFile::WriteAndOpen(Draft& draft) const {
+  NPUBANK_RETURN_IF_ERROR(Annotate(Write(draft), "saving the weights cache"));
+  return ReadFile();
 }
 
 // Nobody adds to the draft any more. What the file has by now, from whichever process, goes along
 // unless it was damaged.
 absl::Status CacheFile::Write(Draft& draft) const {
-  std::set<Digest> distrusted;
-  {
-    MutexLock lock(mutex_);
-    distrusted = distrusted_;
-  }
   if (const absl::StatusOr<CacheEntries> old = ReadFile(); old.ok()) {
     for (const auto& [digest, cached] : *old) {
-      if (draft.entries.count(digest) > 0 || distrusted.count(digest) > 0) continue;
+      if (draft.entries.count(digest) > 0) continue;
       const Source& from = *cached.file;
       const auto read = [&, start = cached.offset](uint64_t offset, absl::Span<std::byte> out) {
         return from.Read(start + offset, out);
       };
-      const absl::StatusOr<Digest> hash = Copy(cached.bytes, read, draft.file, draft.end);
+      const absl::StatusOr<Digest> hash = Copy(cached.bytes, read, *draft.file, draft.end);
       if (absl::IsResourceExhausted(hash.status())) return hash.status();
       if (!hash.ok() || *hash != cached.hash) continue;
       draft.entries.emplace(
@@ -262,9 +303,9 @@ absl::Status CacheFile::Write(Draft& draft) const {
       builder, wire::CreateCacheIndex(builder, builder.CreateVectorOfStructs(tensors)));
   const absl::string_view index(reinterpret_cast<const char*>(builder.GetBufferPointer()),
                                 builder.GetSize());
-  NPUBANK_RETURN_IF_ERROR(draft.file.WriteAt(draft.end, index));
-  NPUBANK_RETURN_IF_ERROR(draft.file.WriteAt(0, EncodeSeal(kCacheFile, draft.end, index)));
-  return draft.file.Commit();
+  NPUBANK_RETURN_IF_ERROR(draft.file->WriteAt(draft.end, index));
+  NPUBANK_RETURN_IF_ERROR(draft.file->WriteAt(0, EncodeSeal(kCacheFile, draft.end, index)));
+  return draft.file->Commit();
 }
 
 CacheReport CacheFile::Report() const {

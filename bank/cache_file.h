@@ -18,11 +18,13 @@
 // Report() says what was wrong. Payloads are checked each time they are copied to the device, and
 // before they are used in place.
 //
-// What was added goes to a temporary file at once, so that no copy is held in memory. Save writes
-// what the file has by then, its own and other processes', behind it, and renames; a crash before
-// that leaves the old file. Files are never changed in place, so any number of processes may have
-// one open; of two that save at the same moment the later one wins. Entries of sources that are
-// gone stay: delete the file to be rid of them.
+// What was added goes to a temporary file at once, so that no copy is held in memory, and is found
+// there from then on: a tensor that is evicted and comes back in the same run is read, not
+// transformed, and is written once. Save writes what the file has by then, its own and other
+// processes', behind it, and renames; a crash before that leaves the old file. Files are never
+// changed in place, so any number of processes may have one open; of two that save at the same
+// moment the later one wins. Entries of sources that are gone stay: delete the file to be rid of
+// them.
 //
 // Threads: every method, from any thread. No lock is held over I/O.
 // Errors of Save and Add: those of AtomicFile; the old file is as it was, and what was added is
@@ -34,7 +36,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -58,8 +59,8 @@ struct CacheOptions {
 };
 
 struct CacheReport {
-  uint64_t entries = 0;               // in the file, and good as far as is known
-  uint64_t unsaved = 0;               // added since the last Save
+  uint64_t entries = 0;               // that Find finds; good as far as is known
+  uint64_t unsaved = 0;               // of those, added since the last Save
   std::vector<std::string> problems;  // a line each; the file or the tensor was not used
 };
 
@@ -94,6 +95,7 @@ class CacheFile {
 
   // `read` gives the tensor's bytes [offset, offset + out.size()), in ascending order.
   using ReadBytes = absl::FunctionRef<absl::Status(uint64_t offset, absl::Span<std::byte> out)>;
+  // Does nothing when it is found already or is just being added.
   absl::Status Add(const Digest& digest, uint64_t bytes, ReadBytes read);
   // Does nothing when nothing was added.
   absl::Status Save();
@@ -105,17 +107,19 @@ class CacheFile {
   explicit CacheFile(CacheOptions options);
 
   absl::StatusOr<CacheEntries> ReadFile() const;
-  absl::StatusOr<std::shared_ptr<Draft>> BeginAdding(uint64_t bytes, uint64_t* offset);
+  // Where to write it; null when there is nothing to do.
+  absl::StatusOr<std::shared_ptr<Draft>> BeginAdding(const Digest& digest, CachedBytes& to);
   void EndAdding(Draft& draft, const Digest& digest, const CachedBytes* added);
+  absl::StatusOr<CacheEntries> WriteAndOpen(Draft& draft) const;
   absl::Status Write(Draft& draft) const;
 
   const CacheOptions options_;
   mutable Mutex mutex_;
-  CondVar added_;
-  CacheEntries entries_ ABSL_GUARDED_BY(mutex_);
-  std::set<Digest> distrusted_ ABSL_GUARDED_BY(mutex_);
+  CondVar changed_;
+  CacheEntries entries_ ABSL_GUARDED_BY(mutex_);  // of the file and of what is added
   std::vector<std::string> problems_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Draft> draft_ ABSL_GUARDED_BY(mutex_);  // null until something is added
+  bool saving_ ABSL_GUARDED_BY(mutex_) = false;           // an earlier draft
 };
 
 }  // namespace npubank

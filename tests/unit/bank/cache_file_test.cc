@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -35,6 +36,14 @@ std::string ReadAll(const std::string& path) {
 
 void WriteAll(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+// Bytes of one value, for Add.
+auto Fill(char value) {
+  return [value](uint64_t, absl::Span<std::byte> out) {
+    std::fill(out.begin(), out.end(), std::byte(value));
+    return absl::OkStatus();
+  };
 }
 
 class CacheFileTest : public ::testing::Test {
@@ -122,6 +131,17 @@ class CacheFileTest : public ::testing::Test {
     return files;
   }
 
+  // The folder's only file that is not the cache: what is being added.
+  std::string DraftPath() const {
+    std::string draft;
+    for (const auto& file : std::filesystem::directory_iterator(folder_.path())) {
+      if (file.path() == path_) continue;
+      EXPECT_EQ(draft, "") << "two of them";
+      draft = file.path();
+    }
+    return draft;
+  }
+
   TestWeights weights_{3};
   TemporaryFolder folder_;
   std::string path_ = folder_.File("weights.cache");
@@ -183,6 +203,134 @@ TEST_F(CacheFileTest, WakingTakesTheCacheAndNotTheSource) {
   std::vector<std::byte> bytes(weights_.Expected(0).size());
   ASSERT_TRUE(bank->Read(uids[0], 0, absl::MakeSpan(bytes)).ok());
   EXPECT_EQ(bytes, weights_.Expected(0));
+}
+
+TEST_F(CacheFileTest, WhatIsAddedIsFoundAtOnceAndStaysReadable) {
+  const auto cache = CacheFile::Open({.path = path_});
+  ASSERT_TRUE(cache->Add(Digest{1, 1}, 5000, Fill(1)).ok());
+  ASSERT_TRUE(cache->Add(Digest{2, 2}, 3000000, Fill(2)).ok());
+  const std::optional<CachedBytes> added = cache->Find(Digest{2, 2}, 3000000);
+  ASSERT_TRUE(added.has_value());
+  EXPECT_TRUE(CheckPayload(*added).ok()) << CheckPayload(*added);
+  EXPECT_FALSE(cache->Find(Digest{2, 2}, 3000001).has_value());
+  EXPECT_TRUE(absl::IsFailedPrecondition(added->file->View(0, 4096).status()))
+      << "a file that is still written is read, not mapped or imported";
+  ASSERT_TRUE(cache->Save().ok());
+  EXPECT_TRUE(CheckPayload(*added).ok()) << "as the file that it has become";
+  const CachedBytes saved = cache->Find(Digest{2, 2}, 3000000).value();
+  EXPECT_TRUE(CheckPayload(saved).ok());
+  EXPECT_TRUE(saved.file->View(0, 4096).ok());
+}
+
+TEST_F(CacheFileTest, WhatComesBackInTheSameRunIsNeitherTransformedNorAddedAgain) {
+  Load(weights_);
+  const auto size_of_one_load = std::filesystem::file_size(path_);
+  ASSERT_TRUE(std::filesystem::remove(path_));
+  const auto cache = CacheFile::Open({.path = path_});
+  const auto bank =
+      Bank::Create(std::make_shared<HostMemory>(), {.share_content = false, .cache = cache});
+  const Owner owner = bank->AddOwner("prefill", {.resolver = weights_.Resolver()});
+  const std::vector<Uid> uids = RegisterAll(*bank, owner, weights_);
+  ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
+  for (int round = 0; round < 5; ++round) {
+    ASSERT_TRUE(bank->Sleep(owner).ok());
+    ASSERT_EQ(bank->Totals().device_bytes, 0u);
+    ASSERT_TRUE(bank->Wake(owner).ok());
+  }
+  EXPECT_EQ(bank->Totals().transformations, kTransformed);
+  EXPECT_EQ(bank->Totals().cache_hits, 5 * kTransformed);
+  for (size_t i = 0; i < uids.size(); ++i) {
+    std::vector<std::byte> bytes(weights_.Expected(i).size());
+    ASSERT_TRUE(bank->Read(uids[i], 0, absl::MakeSpan(bytes)).ok());
+    EXPECT_EQ(bytes, weights_.Expected(i)) << i;
+  }
+  ASSERT_TRUE(cache->Save().ok());
+  EXPECT_EQ(std::filesystem::file_size(path_), size_of_one_load);
+}
+
+TEST_F(CacheFileTest, TwoModelsInTurnOnASmallBudgetAreTransformedOnce) {
+  const TestWeights other(3);
+  const auto cache = CacheFile::Open({.path = path_});
+  const auto bank = Bank::Create(
+      std::make_shared<HostMemory>(),
+      {.budget_bytes = weights_.size() * 4096, .share_content = false, .cache = cache});
+  const Owner first = bank->AddOwner("first", {.resolver = weights_.Resolver()});
+  const Owner second = bank->AddOwner("second", {.resolver = other.Resolver()});
+  RegisterAll(*bank, first, weights_);
+  RegisterAll(*bank, second, other);
+  uintmax_t draft_size = 0;
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_TRUE(bank->EvaluateAndAllocate(first).ok());
+    ASSERT_TRUE(bank->EvaluateAndAllocate(second).ok());
+    if (round == 0) draft_size = std::filesystem::file_size(DraftPath());
+  }
+  EXPECT_GE(bank->Totals().evictions, 5 * weights_.size()) << "each pushes the other out";
+  EXPECT_EQ(bank->Totals().transformations, 2 * kTransformed);
+  EXPECT_EQ(std::filesystem::file_size(DraftPath()), draft_size);
+}
+
+TEST_F(CacheFileTest, WhatIsThereOrBeingAddedIsNotWrittenASecondTime) {
+  const auto cache = CacheFile::Open({.path = path_});
+  int reads = 0;
+  const auto count = [&](uint64_t, absl::Span<std::byte>) {
+    ++reads;
+    return absl::OkStatus();
+  };
+  const auto status =
+      cache->Add(Digest{1, 1}, 100, [&](uint64_t offset, absl::Span<std::byte> out) {
+        EXPECT_TRUE(cache->Add(Digest{1, 1}, 100, count).ok()) << "while the first is at it";
+        return Fill(7)(offset, out);
+      });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(cache->Add(Digest{1, 1}, 100, count).ok());
+  ASSERT_TRUE(cache->Save().ok());
+  EXPECT_TRUE(cache->Add(Digest{1, 1}, 100, count).ok());
+  EXPECT_EQ(reads, 0);
+  EXPECT_EQ(cache->Report().unsaved, 0u);
+  EXPECT_TRUE(CheckPayload(cache->Find(Digest{1, 1}, 100).value()).ok());
+}
+
+TEST_F(CacheFileTest, WhatCouldNotBeAddedMayBeTriedAgain) {
+  const auto cache = CacheFile::Open({.path = path_});
+  const auto lost = [](uint64_t, absl::Span<std::byte>) { return absl::UnavailableError("lost"); };
+  EXPECT_TRUE(absl::IsUnavailable(cache->Add(Digest{1, 1}, 100, lost)));
+  EXPECT_FALSE(cache->Find(Digest{1, 1}, 100).has_value());
+  EXPECT_TRUE(cache->Add(Digest{1, 1}, 100, Fill(1)).ok());
+  EXPECT_TRUE(cache->Find(Digest{1, 1}, 100).has_value());
+}
+
+TEST_F(CacheFileTest, WhatIsDamagedBeforeTheSaveIsTransformedAndAddedAgain) {
+  const auto cache = CacheFile::Open({.path = path_});
+  const auto bank =
+      Bank::Create(std::make_shared<HostMemory>(), {.share_content = false, .cache = cache});
+  const Owner owner = bank->AddOwner("prefill", {.resolver = weights_.Resolver()});
+  RegisterAll(*bank, owner, weights_);
+  ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
+  std::fstream draft(DraftPath(), std::ios::binary | std::ios::in | std::ios::out);
+  draft.seekp(CacheFile::kAlignment + 5);
+  draft.put('x');
+  draft.close();
+  ASSERT_TRUE(bank->Sleep(owner).ok());
+  ASSERT_TRUE(bank->Wake(owner).ok());
+  EXPECT_EQ(bank->Totals().transformations, kTransformed + 1);
+  EXPECT_THAT(cache->Report().problems, ElementsAre(HasSubstr("not what was written")));
+  ASSERT_TRUE(cache->Save().ok());
+  const CacheReport saved = CacheFile::Open({.path = path_, .verify_at_open = true})->Report();
+  EXPECT_EQ(saved.entries, kTransformed);
+  EXPECT_THAT(saved.problems, IsEmpty());
+}
+
+TEST_F(CacheFileTest, ASaveThatFailsForgetsWhatWasAddedAndGivesItsRoomBack) {
+  const auto cache = CacheFile::Open({.path = path_});
+  ASSERT_TRUE(cache->Add(Digest{1, 1}, 100, Fill(1)).ok());
+  ASSERT_TRUE(std::filesystem::create_directory(path_));  // nothing is renamed over a folder
+  EXPECT_FALSE(cache->Save().ok());
+  EXPECT_FALSE(cache->Find(Digest{1, 1}, 100).has_value());
+  ASSERT_TRUE(std::filesystem::remove(path_));
+  EXPECT_EQ(FilesInFolder(), 0u);
+  EXPECT_TRUE(cache->Add(Digest{1, 1}, 100, Fill(1)).ok());
+  EXPECT_TRUE(cache->Save().ok());
+  EXPECT_EQ(CacheFile::Open({.path = path_})->Report().entries, 1u);
 }
 
 TEST_F(CacheFileTest, AMissingFileIsAnEmptyCacheAndNoProblem) {
@@ -315,13 +463,7 @@ TEST_F(CacheFileTest, AProcessThatStopsBeforeTheSaveLeavesTheOldFile) {
   const std::string before = ReadAll(path_);
   {
     const auto cache = CacheFile::Open({.path = path_});
-    ASSERT_TRUE(cache
-                    ->Add(Digest{5, 5}, 4,
-                          [](uint64_t, absl::Span<std::byte> out) {
-                            std::fill(out.begin(), out.end(), std::byte{1});
-                            return absl::OkStatus();
-                          })
-                    .ok());
+    ASSERT_TRUE(cache->Add(Digest{5, 5}, 4, Fill(1)).ok());
     EXPECT_EQ(FilesInFolder(), 2u) << "the temporary file";
   }
   EXPECT_EQ(FilesInFolder(), 1u);
@@ -332,16 +474,10 @@ TEST_F(CacheFileTest, AProcessThatStopsBeforeTheSaveLeavesTheOldFile) {
 }
 
 TEST_F(CacheFileTest, TwoThatAreOpenAtOnceKeepWhatEachHasAndLoseNothing) {
-  const auto fill = [](char value) {
-    return [value](uint64_t, absl::Span<std::byte> out) {
-      std::fill(out.begin(), out.end(), std::byte(value));
-      return absl::OkStatus();
-    };
-  };
   const auto first = CacheFile::Open({.path = path_});
   const auto second = CacheFile::Open({.path = path_});
-  ASSERT_TRUE(first->Add(Digest{1, 1}, 5000, fill(1)).ok());
-  ASSERT_TRUE(second->Add(Digest{2, 2}, 5000, fill(2)).ok());
+  ASSERT_TRUE(first->Add(Digest{1, 1}, 5000, Fill(1)).ok());
+  ASSERT_TRUE(second->Add(Digest{2, 2}, 5000, Fill(2)).ok());
   ASSERT_TRUE(first->Save().ok());
   const CachedBytes held = first->Find(Digest{1, 1}, 5000).value();
   ASSERT_TRUE(second->Save().ok());
@@ -352,18 +488,21 @@ TEST_F(CacheFileTest, TwoThatAreOpenAtOnceKeepWhatEachHasAndLoseNothing) {
   EXPECT_TRUE(CheckPayload(third->Find(Digest{2, 2}, 5000).value()).ok());
 }
 
-TEST_F(CacheFileTest, ManyThreadsAddAndSave) {
+TEST_F(CacheFileTest, ManyThreadsAddAndSaveAndFindWhatTheyAdded) {
   const auto cache = CacheFile::Open({.path = path_});
   std::vector<std::thread> threads;
   for (uint64_t thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&, thread] {
       for (uint64_t i = 0; i < 20; ++i) {
-        const auto status =
-            cache->Add(Digest{thread, i}, 3000 + i, [&](uint64_t, absl::Span<std::byte> out) {
-              std::fill(out.begin(), out.end(), std::byte(i));
-              return absl::OkStatus();
-            });
-        EXPECT_TRUE(status.ok()) << status;
+        ASSERT_TRUE(cache->Add(Digest{thread, i}, 3000 + i, Fill(i)).ok());
+        if (i % 8 == thread) {
+          EXPECT_TRUE(cache->Save().ok());
+        }
+        for (uint64_t earlier = 0; earlier <= i; ++earlier) {
+          const auto found = cache->Find(Digest{thread, earlier}, 3000 + earlier);
+          ASSERT_TRUE(found.has_value()) << "before, during and after a save";
+          ASSERT_TRUE(CheckPayload(*found).ok()) << CheckPayload(*found);
+        }
       }
     });
   }
