@@ -1,11 +1,18 @@
 #include "runtime/level_zero/commands.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "lazy_tensor/status_macros.h"
 #include "runtime/level_zero/result.h"
 
 namespace npubank::level_zero {
+namespace {
+
+constexpr std::chrono::milliseconds kPollPause{1};
+
+}  // namespace
 
 absl::StatusOr<CommandQueue> CommandQueue::Create(std::shared_ptr<Device> device) {
   CommandQueue queue;
@@ -78,11 +85,17 @@ absl::Status CommandList::Wait() {
   ze_result_t result = ZE_RESULT_NOT_READY;
   // A signal may interrupt the driver's wait, which then reports NOT_READY.
   while (result == ZE_RESULT_NOT_READY) result = zeFenceHostSynchronize(fence_.get(), UINT64_MAX);
-  // Whoever is told that a run failed may touch its memory next: ask the queue before saying so.
-  ze_result_t idle = result == ZE_RESULT_SUCCESS ? ZE_RESULT_SUCCESS : ZE_RESULT_NOT_READY;
-  while (idle == ZE_RESULT_NOT_READY) idle = zeCommandQueueSynchronize(queue_->get(), UINT64_MAX);
+  if (result != ZE_RESULT_SUCCESS) WaitUntilIdle();
   in_flight_ = false;
   return ZeStatus(result, "zeFenceHostSynchronize");
+}
+
+// A wait that failed says nothing about the job, and whoever is told so may touch its memory, free
+// it or submit the list again. So the fence is asked until the job has ended or the device is lost.
+void CommandList::WaitUntilIdle() const {
+  while (zeFenceQueryStatus(fence_.get()) == ZE_RESULT_NOT_READY &&
+         zeDeviceGetStatus(device_->device()) == ZE_RESULT_SUCCESS)
+    std::this_thread::sleep_for(kPollPause);
 }
 
 absl::Status CommandList::Reset() {

@@ -37,7 +37,7 @@ class CommandList {
   absl::Status AppendBarrier();
   absl::Status AppendGraph(GraphHandle graph);
   absl::Status Close();
-  // Blocks until the last submission is done; OK at once when there was none.
+  // Blocks until the last submission is done, whether well or not; OK at once when there was none.
   absl::Status Wait();
   // Empties a list that is not in flight, to record anew.
   absl::Status Reset();
@@ -45,6 +45,8 @@ class CommandList {
  private:
   friend class CommandQueue;
   CommandList() = default;
+  void WaitUntilIdle() const;
+
   std::shared_ptr<Device> device_;
   std::shared_ptr<QueueHandle> queue_;
   FenceHandle fence_;

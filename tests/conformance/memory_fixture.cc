@@ -148,22 +148,4 @@ void MemoryFixture::ExpectExactBooks() {
   EXPECT_EQ(*memory_->DriverBytes(), Driver().live_bytes);
 }
 
-level_zero::SoftwareNpuStatistics MemoryFixture::Driver() const {
-  level_zero::SoftwareNpuStatistics statistics;
-  software_->pfnGetStatistics(&statistics);
-  return statistics;
-}
-
-void MemoryFixture::ExpectNothingLeft(const std::string& when) const {
-  const level_zero::SoftwareNpuStatistics left = Driver();
-  EXPECT_EQ(left.live_bytes, 0u) << when;
-  EXPECT_EQ(left.live_allocations, 0u) << when;
-  EXPECT_EQ(left.live_imports, 0u) << when;
-  EXPECT_EQ(left.live_physical_memories, 0u) << when;
-  EXPECT_EQ(left.live_reservations, 0u) << when;
-  EXPECT_EQ(left.live_lists, 0u) << when;
-  EXPECT_EQ(left.live_fences, 0u) << when;
-  EXPECT_EQ(left.live_queues, 0u) << when;
-}
-
 }  // namespace npubank

@@ -19,6 +19,7 @@
 #include "lazy_tensor/source.h"
 #include "runtime/level_zero/device.h"
 #include "runtime/memory/npu_memory.h"
+#include "tests/support/driver_statistics.h"
 #include "tests/support/temporary_file.h"
 
 namespace npubank {
@@ -55,8 +56,10 @@ class MemoryFixture : public ::testing::TestWithParam<MemoryStrategy> {
   // The books agree with the driver.
   void ExpectExactBooks();
 
-  level_zero::SoftwareNpuStatistics Driver() const;
-  void ExpectNothingLeft(const std::string& when) const;
+  level_zero::SoftwareNpuStatistics Driver() const { return DriverStatistics(*software_); }
+  void ExpectNothingLeft(const std::string& when) const {
+    npubank::ExpectNothingLeft(*software_, when);
+  }
 
   std::shared_ptr<level_zero::Device> device_;
   const level_zero::SoftwareNpuExtension* software_ = nullptr;

@@ -13,6 +13,7 @@
 
 #include "lazy_tensor/retention.h"
 #include "runtime/level_zero/device.h"
+#include "tests/support/driver_statistics.h"
 #include "tools/model_run.h"
 
 namespace npubank {
@@ -34,22 +35,12 @@ class NpuTest : public ::testing::Test {
     software_->pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
     EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
     place_ = BankPlace();
-    const level_zero::SoftwareNpuStatistics left = Driver();
-    EXPECT_EQ(left.live_bytes, 0u);
-    EXPECT_EQ(left.live_allocations, 0u);
-    EXPECT_EQ(left.live_graphs, 0u);
-    EXPECT_EQ(left.live_lists, 0u);
-    EXPECT_EQ(left.live_fences, 0u);
-    EXPECT_EQ(left.live_queues, 0u);
-    EXPECT_EQ(left.live_contexts, 0u);
+    ExpectNothingLeft(*software_, "at the end");
+    EXPECT_EQ(Driver().live_contexts, 0u);
   }
 
   // The driver's own count: the independent witness.
-  level_zero::SoftwareNpuStatistics Driver() const {
-    level_zero::SoftwareNpuStatistics statistics;
-    software_->pfnGetStatistics(&statistics);
-    return statistics;
-  }
+  level_zero::SoftwareNpuStatistics Driver() const { return DriverStatistics(*software_); }
 
   // Committed: what the driver holds is what tensors cost, page by page.
   MemoryStrategy strategy_ = MemoryStrategy::kCommitted;

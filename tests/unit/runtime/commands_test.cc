@@ -1,0 +1,82 @@
+#include "runtime/level_zero/commands.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "runtime/level_zero/buffer.h"
+#include "tests/support/driver_statistics.h"
+#include "tests/support/npu_switches.h"
+
+namespace npubank::level_zero {
+namespace {
+
+constexpr size_t kBytes = 4096;
+
+class CommandsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto device = Device::Open(DeviceChoice::kSoftware);
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+    software_ = device_->software();
+  }
+  void TearDown() override {
+    software_->pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
+    ExpectNothingLeft(*software_, "at the end");
+  }
+  Buffer Host() {
+    auto buffer = Buffer::AllocateHost(device_, kBytes, "bytes");
+    EXPECT_TRUE(buffer.ok()) << buffer.status();
+    return *std::move(buffer);
+  }
+  static std::byte FirstOf(const Buffer& buffer) {
+    return *static_cast<const volatile std::byte*>(buffer.address());
+  }
+
+  const NpuSwitches slow_{{{"NPUBANK_NPU_COPY_DELAY_US", "30000"}}};
+  std::shared_ptr<Device> device_;
+  const SoftwareNpuExtension* software_ = nullptr;
+};
+
+TEST_F(CommandsTest, AWaitThatFailedHasWaitedAllTheSame) {
+  const Buffer from = Host();
+  const Buffer to = Host();
+  auto queue = CommandQueue::Create(device_);
+  ASSERT_TRUE(queue.ok()) << queue.status();
+  auto list = CommandList::Create(*queue);
+  ASSERT_TRUE(list.ok()) << list.status();
+  ASSERT_TRUE(list->AppendCopy(to.address(), from.address(), kBytes).ok());
+  ASSERT_TRUE(list->Close().ok());
+  for (const int value : {1, 2, 3}) {
+    std::memset(from.address(), value, kBytes);
+    ASSERT_TRUE(queue->Submit(*list).ok());
+    software_->pfnFailCall("", 1, 1, ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY);
+    EXPECT_EQ(list->Wait().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(FirstOf(to), std::byte(value)) << "the copy was still under way";
+    software_->pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
+  }
+}
+
+TEST_F(CommandsTest, AListThatIsDroppedInFlightWaitsForItsJobWhateverFails) {
+  const Buffer from = Host();
+  const Buffer to = Host();
+  std::memset(from.address(), 7, kBytes);
+  auto queue = CommandQueue::Create(device_);
+  ASSERT_TRUE(queue.ok()) << queue.status();
+  {
+    auto list = CommandList::Create(*queue);
+    ASSERT_TRUE(list.ok()) << list.status();
+    ASSERT_TRUE(list->AppendCopy(to.address(), from.address(), kBytes).ok());
+    ASSERT_TRUE(list->Close().ok());
+    ASSERT_TRUE(queue->Submit(*list).ok());
+    software_->pfnFailCall("", 1, 1, ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY);
+  }
+  EXPECT_EQ(FirstOf(to), std::byte{7});
+  EXPECT_EQ(DriverStatistics(*software_).live_lists, 0u);
+}
+
+}  // namespace
+}  // namespace npubank::level_zero
