@@ -1,102 +1,245 @@
-// The driver fails the N-th call of a load and run, for every N, once and for ever: what the user
-// sees is a Status, what the device keeps is nothing, and the next try works.
+// The driver fails the N-th call of all that a user does, for every N, once and for ever, for every
+// strategy of device memory: what the user sees is a Status, the step tried again works, the answer
+// is the same, and in the end the device keeps nothing.
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "bank/bank.h"
+#include "compiler_stub/compile.h"
+#include "lazy_tensor/formats/checkpoint.h"
+#include "lazy_tensor/retention.h"
 #include "lazy_tensor/status_macros.h"
-#include "tests/support/npu_fixture.h"
+#include "runtime/memory/npu_memory.h"
+#include "runtime/session.h"
+#include "tests/support/driver_statistics.h"
+#include "tests/support/npu_switches.h"
 #include "tests/support/test_model.h"
-#include "tools/model_run.h"
+#include "tests/support/test_weights.h"
 
 namespace npubank {
 namespace {
 
-class NpuFaultTest : public NpuTest {
+using level_zero::Device;
+using level_zero::DeviceChoice;
+
+constexpr uint64_t kMostCalls = 3000;  // of one attempt; to end a test that never ends
+
+CheckpointShape OneLayer() {
+  CheckpointShape shape = TinyShape();
+  shape.layers = 1;
+  return shape;
+}
+
+std::vector<std::string> CompileBoth(const std::string& folder, WeightFormat weights) {
+  const auto checkpoint = Checkpoint::Open(folder);
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
+  std::vector<std::string> blobs;
+  for (const int64_t chunk : {4, 1}) {
+    CompileOptions options;
+    options.name = chunk == 1 ? "kvcache" : "prefill";
+    options.chunk = chunk;
+    options.context = 32;
+    options.weights = weights;
+    auto blob = Compile((*checkpoint)->config(),
+                        [&](absl::string_view name) { return (*checkpoint)->Find(name); }, options);
+    EXPECT_TRUE(blob.ok()) << blob.status();
+    blobs.push_back(*std::move(blob));
+  }
+  return blobs;
+}
+
+const absl::Status& StatusOf(const absl::Status& status) { return status; }
+template <class T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
+  return result.status();
+}
+
+class NpuFaultTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, bool>> {
  protected:
-  ModelRunOptions Options() const {
-    ModelRunOptions options;
-    options.model = model_.folder();
-    options.chunk = 4;
-    return options;
+  void SetUp() override {
+    const auto [strategy, host_access] = GetParam();
+    strategy_ = strategy;
+    switches_.emplace(
+        std::map<std::string, std::string>{{"NPUBANK_NPU_VIRTUAL_MEMORY", "1"},
+                                           {"NPUBANK_NPU_IMPORT", "1"},
+                                           {"NPUBANK_NPU_HOST_ACCESS", host_access ? "1" : "0"}});
+    const auto device = Device::Open(DeviceChoice::kSoftware);
+    ASSERT_TRUE(device.ok()) << device.status();
+    ASSERT_EQ((*device)->integrated(), std::get<1>(GetParam()));
+    software_ = (*device)->software();
+    // Constants as they are stored, where they can be imported.
+    const bool imported = strategy == MemoryStrategy::kImported;
+    blobs_ = CompileBoth(model_.folder(), imported ? WeightFormat::kKeep : WeightFormat::kF16);
   }
 
-  // Loads both submodels, feeds a prompt that needs both and returns the last logits.
+  // The step; and when it failed, once more without faults.
+  template <class Step>
+  auto Persist(Step step) {
+    auto result = step();
+    if (StatusOf(result).ok()) return result;
+    ++failures_;
+    EXPECT_FALSE(StatusOf(result).message().empty());
+    software_->pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
+    return step();
+  }
+  absl::StatusOr<std::shared_ptr<NpuMemory>> MakeMemory(const std::shared_ptr<Device>& device) {
+    return NpuMemory::Create(device, {.strategy = strategy_, .notice = [](absl::string_view) {}});
+  }
+
+  // Opens the device, loads both submodels and feeds a prompt that needs both: the last logits.
   absl::StatusOr<std::vector<float>> LoadAndRun() {
-    NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<ModelRun> run, ModelRun::Load(Options(), place_));
+    NPUBANK_ASSIGN_OR_RETURN(auto device,
+                             Persist([] { return Device::Open(DeviceChoice::kSoftware); }));
+    NPUBANK_ASSIGN_OR_RETURN(auto memory, Persist([&] { return MakeMemory(device); }));
+    // Sampling a tensor that the host cannot touch makes a hundred calls that are all alike; those
+    // of small tensors are in SleepAndWake.
+    auto bank = Bank::Create(memory, {.share_content = false});
+    NPUBANK_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Open(model_.folder()));
+    const LeafFinder find = [&](absl::string_view name) { return checkpoint->Find(name); };
+    NPUBANK_ASSIGN_OR_RETURN(auto session, Persist([&] {
+                               return Session::Load(device, memory, bank, blobs_, find, {});
+                             }));
+    checkpoint.reset();
+    EXPECT_EQ(LiveSourceBytes(), 0u);
+    NPUBANK_RETURN_IF_ERROR(Persist([&] { return session->Feed({1, 2, 3, 4, 5, 6, 7}); }).status());
     NPUBANK_ASSIGN_OR_RETURN(absl::Span<const float> logits,
-                             run->session().Feed({1, 2, 3, 4, 5, 6, 7}));
-    NPUBANK_ASSIGN_OR_RETURN(logits, run->session().Feed({8}));
+                             Persist([&] { return session->Feed({8}); }));
+    CountCalls();
     return std::vector<float>(logits.begin(), logits.end());
   }
 
-  uint64_t CountCalls() {
-    software_->pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
-    EXPECT_TRUE(LoadAndRun().ok());
-    uint64_t calls = 0;
-    software_->pfnCountCalls("", &calls);
-    return calls;
-  }
-
-  void ExpectNothingLeft(uint64_t n) {
-    const level_zero::SoftwareNpuStatistics left = Driver();
-    EXPECT_EQ(left.live_bytes, 0u) << "after failing call " << n;
-    EXPECT_EQ(left.live_allocations, 0u) << "after failing call " << n;
-    EXPECT_EQ(left.live_graphs, 0u) << "after failing call " << n;
-    EXPECT_EQ(left.live_lists, 0u) << "after failing call " << n;
-    EXPECT_EQ(left.live_fences, 0u) << "after failing call " << n;
-    EXPECT_EQ(left.live_queues, 0u) << "after failing call " << n;
-    EXPECT_EQ(LiveSourceBytes(), 0u) << "after failing call " << n;
-  }
-
-  void FailEveryCall(bool for_ever) {
-    const auto healthy = LoadAndRun();
-    ASSERT_TRUE(healthy.ok()) << healthy.status();
-    const uint64_t calls = CountCalls();
-    ASSERT_GT(calls, 20u);
-    uint64_t failures = 0;
-    for (uint64_t n = 1; n <= calls; ++n) {
-      software_->pfnFailCall("", n, for_ever, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
-      const auto result = LoadAndRun();
-      software_->pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
-      if (result.ok()) {
-        EXPECT_EQ(*result, *healthy) << "call " << n << " failed unnoticed and the answer changed";
-      } else {
-        ++failures;
-        EXPECT_FALSE(result.status().message().empty());
-      }
-      ExpectNothingLeft(n);
+  // Loads an owner's tensors, puts it to sleep and wakes it again, without and with a copy on the
+  // host: all of its bytes.
+  absl::StatusOr<std::vector<float>> SleepAndWake() {
+    NPUBANK_ASSIGN_OR_RETURN(auto device,
+                             Persist([] { return Device::Open(DeviceChoice::kSoftware); }));
+    NPUBANK_ASSIGN_OR_RETURN(auto memory, Persist([&] { return MakeMemory(device); }));
+    auto bank = Bank::Create(memory, {});
+    const Owner owner = bank->AddOwner("prefill", {.resolver = weights_.Resolver()});
+    std::vector<Uid> uids;
+    for (const LazyTensor& tensor : weights_.Submodel()) {
+      NPUBANK_ASSIGN_OR_RETURN(const Registration registration,
+                               bank->Register(owner, tensor, TestWeights::Name(uids.size())));
+      uids.push_back(registration.uid);
     }
-    EXPECT_GT(failures, calls / 2);
-    const auto again = LoadAndRun();
-    ASSERT_TRUE(again.ok()) << again.status();
-    EXPECT_EQ(*again, *healthy);
+    NPUBANK_RETURN_IF_ERROR(Persist([&] { return bank->EvaluateAndAllocate(owner); }));
+    for (const bool keep : {false, true}) {
+      NPUBANK_RETURN_IF_ERROR(
+          Persist([&] { return bank->Sleep(owner, {.keep_host_copy = keep}); }).status());
+      EXPECT_EQ(DriverStatistics(*software_).live_bytes, 0u) << "asleep";
+      NPUBANK_RETURN_IF_ERROR(Persist([&] { return bank->Wake(owner); }));
+    }
+    for (size_t i = 0; i < uids.size(); ++i) {
+      std::vector<std::byte> bytes(weights_.Expected(i).size());
+      NPUBANK_RETURN_IF_ERROR(
+          Persist([&] { return bank->Read(uids[i], 0, absl::MakeSpan(bytes)); }));
+      EXPECT_EQ(bytes, weights_.Expected(i)) << TestWeights::Name(i);
+    }
+    CountCalls();
+    return std::vector<float>();
   }
 
-  TestModel model_;
+  void CountCalls() {
+    if (failures_ == 0) software_->pfnCountCalls("", &calls_);
+  }
+
+  template <class Attempt>
+  void FailEveryCall(Attempt attempt, bool for_ever) {
+    const auto healthy = attempt();
+    ASSERT_TRUE(healthy.ok()) << healthy.status();
+    uint64_t noticed = 0;
+    uint64_t n = 1;
+    for (calls_ = n; calls_ >= n; ++n) {
+      ASSERT_LT(n, kMostCalls);
+      failures_ = 0;
+      calls_ = n + 1;  // unless it succeeds, and is counted
+      software_->pfnFailCall("", n, for_ever, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+      const auto result = attempt();
+      software_->pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
+      const std::string when = absl::StrCat("after failing call ", n);
+      ASSERT_TRUE(result.ok()) << result.status() << " when tried again " << when;
+      EXPECT_EQ(*result, *healthy) << when;
+      noticed += failures_;
+      ExpectNothingLeft(*software_, when);
+      EXPECT_EQ(DriverStatistics(*software_).live_contexts, 0u) << when;
+      EXPECT_EQ(LiveSourceBytes(), 0u) << when;
+    }
+    EXPECT_GT(noticed, 0u);
+  }
+
+  MemoryStrategy strategy_ = MemoryStrategy::kAuto;
+  std::optional<NpuSwitches> switches_;
+  const level_zero::SoftwareNpuExtension* software_ = nullptr;
+  TestModel model_{OneLayer()};
+  TestWeights weights_{1};
+  std::vector<std::string> blobs_;
+  uint64_t failures_ = 0;  // of this attempt
+  uint64_t calls_ = 0;     // of this attempt
 };
 
-TEST_F(NpuFaultTest, AnyCallFailingOnceGivesAStatusAndLeavesNothing) { FailEveryCall(false); }
+TEST_P(NpuFaultTest, AnyCallOfALoadAndRunFailingOnce) {
+  FailEveryCall([&] { return LoadAndRun(); }, false);
+}
 
-TEST_F(NpuFaultTest, AnyCallFailingForEverGivesAStatusAndLeavesNothing) { FailEveryCall(true); }
+TEST_P(NpuFaultTest, AnyCallOfALoadAndRunFailingForEver) {
+  FailEveryCall([&] { return LoadAndRun(); }, true);
+}
 
-TEST_F(NpuFaultTest, ASessionWhoseRunFailedRunsAgain) {
-  auto run = ModelRun::Load(Options(), place_);
-  ASSERT_TRUE(run.ok()) << run.status();
+TEST_P(NpuFaultTest, AnyCallOfSleepAndWakeFailingOnce) {
+  FailEveryCall([&] { return SleepAndWake(); }, false);
+}
+
+TEST_P(NpuFaultTest, AnyCallOfSleepAndWakeFailingForEver) {
+  FailEveryCall([&] { return SleepAndWake(); }, true);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Every, NpuFaultTest,
+    ::testing::Combine(::testing::Values(MemoryStrategy::kCommitted, MemoryStrategy::kPlaced,
+                                         MemoryStrategy::kTiled, MemoryStrategy::kImported),
+                       ::testing::Bool()),
+    [](const auto& test) {
+      return absl::StrCat(MemoryStrategyName(std::get<0>(test.param)),
+                          std::get<1>(test.param) ? "_host_writable" : "_staged");
+    });
+
+// A job that the device gave up on.
+class LostJobTest : public NpuFaultTest {};
+
+TEST_P(LostJobTest, WhatWasNotFedDoesNotCountAndIsFedAgain) {
+  auto device = Device::Open(DeviceChoice::kSoftware);
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto memory = MakeMemory(*device);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  const auto checkpoint = Checkpoint::Open(model_.folder());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  const LeafFinder find = [&](absl::string_view name) { return (*checkpoint)->Find(name); };
+  auto session = Session::Load(*device, *memory, Bank::Create(*memory, {}), blobs_, find, {});
+  ASSERT_TRUE(session.ok()) << session.status();
   const std::vector<int32_t> prompt = {1, 2, 3, 4, 5, 6, 7};
   software_->pfnFailCall("zeCommandQueueExecuteCommandLists", 2, 0, ZE_RESULT_ERROR_DEVICE_LOST);
-  EXPECT_EQ((*run)->session().Feed(prompt).status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ((*run)->session().position(), 0) << "what was not fed must not count";
-  const auto logits = (*run)->session().Feed(prompt);
+  EXPECT_EQ((*session)->Feed(prompt).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ((*session)->position(), 0) << "what was not fed must not count";
+  const auto logits = (*session)->Feed(prompt);
   ASSERT_TRUE(logits.ok()) << logits.status();
   const std::vector<float> retried(logits->begin(), logits->end());
-  (*run)->session().Rewind();
-  const auto fresh = (*run)->session().Feed(prompt);
+  (*session)->Rewind();
+  const auto fresh = (*session)->Feed(prompt);
   ASSERT_TRUE(fresh.ok()) << fresh.status();
   EXPECT_EQ(retried, std::vector<float>(fresh->begin(), fresh->end()));
 }
+
+INSTANTIATE_TEST_SUITE_P(Committed, LostJobTest,
+                         ::testing::Combine(::testing::Values(MemoryStrategy::kCommitted),
+                                            ::testing::Values(true)));
 
 }  // namespace
 }  // namespace npubank
