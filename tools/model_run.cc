@@ -206,7 +206,7 @@ RunReport ModelRun::Report() {
   report.shared_bytes_saved = totals.shared_bytes_saved;
   report.device_weight_bytes = totals.device_bytes;
   report.memory_strategy = std::string(MemoryStrategyName(place_.memory->strategy()));
-  report.memory_notices = place_.notices->All();
+  report.memory_notices = place_.memory->notices();
   report.imported_bytes = usage.imported_bytes;
   report.device_bytes = place_.device->AllocatedBytes().value_or(usage.held_bytes);
   report.device_peak_bytes = usage.peak_held_bytes;

@@ -128,7 +128,7 @@ TurnsReport ModelTurns::Report() {
   const DeviceUsage usage = place_.memory->Usage();
   report.device = place_.device->name();
   report.memory_strategy = std::string(MemoryStrategyName(place_.memory->strategy()));
-  report.memory_notices = place_.notices->All();
+  report.memory_notices = place_.memory->notices();
   report.unique_weights = totals.unique_tensors;
   report.weight_bytes = totals.unique_bytes;
   report.shared_by_recipe_bytes = BytesSharedByRecipe();

@@ -1,6 +1,6 @@
 // Imports: files whose pages are device memory, each imported once however many tensors use it.
 //
-//   Imports imports(device, {.read_ahead = true});
+//   Imports imports(device, /*read_ahead=*/true, notice);
 //   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<const Imports::File> file, imports.Acquire(source));
 //   file->bytes().data() + offset;     // valid for the device while `file` lives
 //
@@ -8,6 +8,10 @@
 // neighbouring tensors share pages. Sources with one identity share one import; the first one's
 // mapping is kept alive by it, without counting as held by a recipe (retention.h). The last user
 // gone, the pages are given back to the system.
+//
+// A driver may list the extension and yet refuse a file, as a kernel without it, or with too few
+// addresses, does. It is not asked again for that file until Retry, and `notice` is told of the
+// first refusal.
 //
 // Read-ahead: a thread of its own asks the system for the pages that tensors lie in, in the order
 // of WillNeed, so that the first inference does not wait for the disk. What is queued is dropped
@@ -20,10 +24,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "lazy_tensor/source.h"
 #include "runtime/level_zero/device.h"
@@ -45,12 +51,15 @@ class Imports {
     absl::Span<const std::byte> bytes_;
   };
 
-  Imports(std::shared_ptr<level_zero::Device> device, bool read_ahead);
+  using Notice = std::function<void(absl::string_view)>;
+  Imports(std::shared_ptr<level_zero::Device> device, bool read_ahead, Notice notice);
 
   // Whether the driver says that it can import at all.
   bool supported() const { return supported_; }
 
   absl::StatusOr<std::shared_ptr<const File>> Acquire(std::shared_ptr<Source> source);
+  // Files that were refused may be asked for again.
+  void Retry();
   // The device will read these bytes of an acquired file soon.
   void WillNeed(absl::Span<const std::byte> bytes);
 

@@ -1,5 +1,6 @@
 #include "runtime/memory/npu_memory.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <set>
@@ -36,6 +37,30 @@ void SayOnce(absl::string_view message) {
   std::fprintf(stderr, "npubank: %s\n", std::string(message).c_str());
 }
 
+// What has been said, each thing once, and to whom.
+class Notices {
+ public:
+  explicit Notices(std::function<void(absl::string_view)> sink) : sink_(std::move(sink)) {}
+
+  void Say(absl::string_view text) {
+    {
+      MutexLock lock(mutex_);
+      if (std::find(said_.begin(), said_.end(), text) != said_.end()) return;
+      said_.emplace_back(text);
+    }
+    sink_(text);
+  }
+  std::vector<std::string> said() const {
+    MutexLock lock(mutex_);
+    return said_;
+  }
+
+ private:
+  const std::function<void(absl::string_view)> sink_;
+  mutable Mutex mutex_;
+  std::vector<std::string> said_ ABSL_GUARDED_BY(mutex_);
+};
+
 absl::Status CheckRange(uint64_t offset, uint64_t bytes, uint64_t size, absl::string_view what) {
   if (offset <= size && bytes <= size - offset) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat(what, ": ", bytes, " bytes at ", offset, " of ", size));
@@ -57,32 +82,42 @@ absl::string_view MemoryStrategyName(MemoryStrategy strategy) {
 
 // Shared with the allocations, so that the order in which all this goes does not matter.
 struct NpuMemory::Core {
-  explicit Core(std::shared_ptr<level_zero::Device> opened)
-      : device(std::move(opened)), staging(device, books, [this] { strategy->Trim(); }) {}
+  Core(std::shared_ptr<level_zero::Device> opened, const NpuMemoryOptions& options)
+      : device(std::move(opened)),
+        notices(std::make_shared<Notices>(options.notice)),
+        staging(device, books, [this] { strategy->Trim(); }) {}
 
   const std::shared_ptr<level_zero::Device> device;
+  const std::shared_ptr<Notices> notices;
   const std::shared_ptr<Books> books = std::make_shared<Books>();
   Staging staging;
   MemoryStrategy chosen = MemoryStrategy::kCommitted;
   std::shared_ptr<Strategy> strategy;
   std::unique_ptr<Imports> imports;  // null: not wanted, or the driver cannot
 
-  void ChoosePlaced() {
-    chosen = MemoryStrategy::kPlaced;
-    strategy =
-        std::make_shared<Placed>(std::make_shared<Committed>(device, books), Placed::Options());
+  absl::Status ChoosePlaced();
+  absl::Status ChooseTiled();
+  void ChooseImports(bool read_ahead);
+  // What is kept for reuse only.
+  uint64_t MakeRoom() { return strategy->Trim() + staging.Trim(); }
+  void Trim() {
+    MakeRoom();
+    if (imports) imports->Retry();
   }
-  absl::Status ChooseTiled(const std::function<void(absl::string_view)>& notice);
-  void ChooseImports(const NpuMemoryOptions& options);
-  uint64_t Trim() { return strategy->Trim() + staging.Trim(); }
 };
 
-absl::Status NpuMemory::Core::ChooseTiled(const std::function<void(absl::string_view)>& notice) {
+absl::Status NpuMemory::Core::ChoosePlaced() {
+  chosen = MemoryStrategy::kPlaced;
+  strategy =
+      std::make_shared<Placed>(std::make_shared<Committed>(device, books), Placed::Options());
+  return absl::OkStatus();
+}
+
+absl::Status NpuMemory::Core::ChooseTiled() {
   absl::StatusOr<std::shared_ptr<Tiled>> tiled = Tiled::Create(device, books);
   if (absl::IsUnimplemented(tiled.status())) {
-    notice("this driver has no virtual memory: tensors are placed in slabs, not tiled");
-    ChoosePlaced();
-    return absl::OkStatus();
+    notices->Say("this driver has no virtual memory: tensors are placed in slabs, not tiled");
+    return ChoosePlaced();
   }
   NPUBANK_RETURN_IF_ERROR(tiled.status());
   chosen = MemoryStrategy::kTiled;
@@ -90,10 +125,11 @@ absl::Status NpuMemory::Core::ChooseTiled(const std::function<void(absl::string_
   return absl::OkStatus();
 }
 
-void NpuMemory::Core::ChooseImports(const NpuMemoryOptions& options) {
-  imports = std::make_unique<Imports>(device, options.read_ahead);
+void NpuMemory::Core::ChooseImports(bool read_ahead) {
+  imports = std::make_unique<Imports>(
+      device, read_ahead, [said = notices](absl::string_view text) { said->Say(text); });
   if (imports->supported()) return;
-  options.notice("this driver cannot import files: constants are copied to the device");
+  notices->Say("this driver cannot import files: constants are copied to the device");
   imports.reset();
 }
 
@@ -185,21 +221,21 @@ class NpuMemory::ImportedAllocation : public Allocation {
 absl::StatusOr<std::shared_ptr<NpuMemory>> NpuMemory::Create(
     std::shared_ptr<level_zero::Device> device, NpuMemoryOptions options) {
   if (!options.notice) options.notice = SayOnce;
-  auto core = std::make_shared<Core>(std::move(device));
+  auto core = std::make_shared<Core>(std::move(device), options);
   switch (options.strategy) {
     case MemoryStrategy::kCommitted:
       core->strategy = std::make_shared<Committed>(core->device, core->books);
       break;
     case MemoryStrategy::kPlaced:
-      core->ChoosePlaced();
+      NPUBANK_RETURN_IF_ERROR(core->ChoosePlaced());
       break;
     case MemoryStrategy::kTiled:
-      NPUBANK_RETURN_IF_ERROR(core->ChooseTiled(options.notice));
+      NPUBANK_RETURN_IF_ERROR(core->ChooseTiled());
       break;
     case MemoryStrategy::kAuto:
     case MemoryStrategy::kImported:
-      NPUBANK_RETURN_IF_ERROR(core->ChooseTiled(options.notice));
-      core->ChooseImports(options);
+      NPUBANK_RETURN_IF_ERROR(core->ChooseTiled());
+      core->ChooseImports(options.read_ahead);
       break;
   }
   return std::shared_ptr<NpuMemory>(new NpuMemory(std::move(core)));
@@ -218,7 +254,7 @@ absl::StatusOr<std::unique_ptr<DeviceAllocation>> NpuMemory::Allocate(uint64_t b
     return absl::ResourceExhaustedError(
         absl::StrCat(name, ": no device has room for ", bytes, " bytes"));
   absl::StatusOr<std::unique_ptr<Block>> block = core_->strategy->Allocate(bytes, name);
-  if (absl::IsResourceExhausted(block.status()) && core_->Trim() > 0)
+  if (absl::IsResourceExhausted(block.status()) && core_->MakeRoom() > 0)
     block = core_->strategy->Allocate(bytes, name);
   NPUBANK_RETURN_IF_ERROR(block.status());
   return std::make_unique<OwnAllocation>(core_, *std::move(block), bytes);
@@ -260,5 +296,7 @@ void NpuMemory::Trim() { core_->Trim(); }
 MemoryStrategy NpuMemory::strategy() const { return core_->chosen; }
 
 bool NpuMemory::imports() const { return core_->imports != nullptr; }
+
+std::vector<std::string> NpuMemory::notices() const { return core_->notices->said(); }
 
 }  // namespace npubank

@@ -3,7 +3,6 @@
 //   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<NpuMemory> memory,
 //                            NpuMemory::Create(device, {.strategy = MemoryStrategy::kAuto}));
 //   auto bank = Bank::Create(memory, {});
-//   memory->Trim();                                        // after a load
 //
 // What a driver can do is asked, never assumed:
 //   auto        tiled where there is virtual memory, else placed; files imported where they can be
@@ -12,11 +11,12 @@
 //   tiled       tiles mapped behind reserved addresses; without virtual memory placed (tiled.h)
 //   imported    as auto: constants are the file's own pages; all else tiled or placed (imports.h)
 // committed, placed and tiled never import. Where a driver lacks something the next best is taken,
-// and `notice` is told so.
+// and that is said: in notices(), and to `notice`.
 //
 // Bytes are written in place where the host may touch device memory, else through a bounded ring of
 // staging buffers (upload.h). Memory kept for reuse (tiles, rings) is given back by Trim, when
-// an allocation finds no room, and when the last allocation is freed.
+// an allocation finds no room, and when the last allocation is freed. A file that the driver
+// refused to import is copied, and not asked for again before Trim.
 // Usage() counts what tensors cost (live) and what the driver gave for them (held), which equals
 // DriverBytes() whenever no call is under way; pages of imported files are in neither.
 // Threads and errors: as device_memory.h says; no lock is held over a driver call. What reads or
@@ -27,6 +27,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "bank/device_memory.h"
@@ -43,8 +45,8 @@ struct NpuMemoryOptions {
   MemoryStrategy strategy = MemoryStrategy::kAuto;
   // Brings imported pages into memory in the background, before the first inference needs them.
   bool read_ahead = true;
-  // Told, in Create, of each thing that the driver lacks. By default a line on stderr, each once
-  // per process.
+  // Told of each thing that the driver lacks, once: in Create, or by the first Import that it
+  // refuses, on that thread. By default a line on stderr, each once per process.
   std::function<void(absl::string_view)> notice = nullptr;
 };
 
@@ -71,6 +73,8 @@ class NpuMemory : public DeviceMemory {
   MemoryStrategy strategy() const;
   // Whether Import may succeed.
   bool imports() const;
+  // What the driver lacks of what was asked for, as far as is known by now; each thing once.
+  std::vector<std::string> notices() const;
 
  private:
   struct Core;

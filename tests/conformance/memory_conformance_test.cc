@@ -269,11 +269,41 @@ TEST_P(ImportConformance, WhatTheDeviceCannotUseWhereItIsMustBeCopied) {
   EXPECT_EQ(memory_->Usage().live_allocations, 0u);
 }
 
-TEST_P(ImportConformance, AKernelThatWillNotPinMeansACopyAndTheNextTryMaySucceed) {
-  software_->pfnFailCall("zeMemAllocHost", 1, 0, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
-  EXPECT_EQ(memory_->Import(sources_[0], 0, 64, "wq").status().code(),
-            absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(memory_->Import(sources_[0], 0, 64, "wq").ok());
+TEST_P(ImportConformance, AFileThatTheKernelWillNotPinIsAskedForOncePerLoadAndSaidOnce) {
+  software_->pfnFailCall("zeMemAllocHost", 1, 1, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+  for (const auto& source : {sources_[0], sources_[1]}) {
+    for (int tensor = 0; tensor < 50; ++tensor) {
+      EXPECT_EQ(memory_->Import(source, tensor * 64, 64, "wq").status().code(),
+                absl::StatusCode::kFailedPrecondition)
+          << "which means: copy it";
+    }
+  }
+  uint64_t asked = 0;
+  software_->pfnCountCalls("zeMemAllocHost", &asked);
+  EXPECT_EQ(asked, 2u) << "once for each file";
+  ASSERT_EQ(notices_.size(), 1u);
+  EXPECT_NE(notices_[0].find(sources_[0]->name()), std::string::npos) << notices_[0];
+  EXPECT_EQ(memory_->notices(), notices_);
+  software_->pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
+  EXPECT_FALSE(memory_->Import(sources_[0], 0, 64, "wq").ok()) << "the load is not over";
+  EXPECT_TRUE(memory_->Import(sources_[2], 0, 64, "wq").ok()) << "a file never refused";
+  memory_->Trim();
+  EXPECT_TRUE(memory_->Import(sources_[0], 0, 64, "wq").ok()) << "the next load asks again";
+}
+
+TEST_P(ImportConformance, ADriverThatListsImportsButHasNoneIsAskedOnceForAllFilesAndLoads) {
+  software_->pfnFailCall("zeMemAllocHost", 1, 1, ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  for (int load = 0; load < 3; ++load) {
+    for (const auto& source : sources_) {
+      EXPECT_EQ(memory_->Import(source, 0, 64, "wq").status().code(),
+                absl::StatusCode::kUnimplemented);
+    }
+    memory_->Trim();
+  }
+  uint64_t asked = 0;
+  software_->pfnCountCalls("zeMemAllocHost", &asked);
+  EXPECT_EQ(asked, 1u);
+  EXPECT_EQ(notices_.size(), 1u);
 }
 
 TEST_P(ImportConformance, AChangedFileIsDataLoss) {
