@@ -26,4 +26,10 @@ absl::StatusOr<std::unique_ptr<Block>> Committed::Allocate(uint64_t bytes, absl:
   return std::make_unique<CommittedBlock>(HeldBuffer(std::move(buffer), books_));
 }
 
+absl::StatusOr<uint64_t> Committed::PageBytes() {
+  NPUBANK_ASSIGN_OR_RETURN(const std::unique_ptr<Block> one_byte,
+                           Allocate(1, "asking for the size of a page"));
+  return one_byte->reserved_bytes();
+}
+
 }  // namespace npubank

@@ -19,6 +19,8 @@ class Committed : public Strategy {
       : device_(std::move(device)), books_(std::move(books)) {}
 
   absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, absl::string_view name) override;
+  // What sizes are rounded up to; the driver tells it of an allocation only, so one is made.
+  absl::StatusOr<uint64_t> PageBytes();
 
  private:
   const std::shared_ptr<level_zero::Device> device_;

@@ -27,6 +27,9 @@ constexpr std::pair<MemoryStrategy, absl::string_view> kNames[] = {
     {MemoryStrategy::kImported, "imported"},
 };
 
+// Of the driver: a tensor of so many wastes little of its last one.
+constexpr uint64_t kAlonePages = 16;
+
 void SayOnce(absl::string_view message) {
   static Mutex& mutex = *new Mutex;
   static auto& said = *new std::set<std::string>;
@@ -107,9 +110,12 @@ struct NpuMemory::Core {
 };
 
 absl::Status NpuMemory::Core::ChoosePlaced() {
+  auto pages = std::make_shared<Committed>(device, books);
+  NPUBANK_ASSIGN_OR_RETURN(const uint64_t page_bytes, pages->PageBytes());
+  Placed::Options options;
+  options.alone_bytes = std::max(options.alone_bytes, kAlonePages * page_bytes);
   chosen = MemoryStrategy::kPlaced;
-  strategy =
-      std::make_shared<Placed>(std::make_shared<Committed>(device, books), Placed::Options());
+  strategy = std::make_shared<Placed>(std::move(pages), options);
   return absl::OkStatus();
 }
 

@@ -3,9 +3,11 @@
 //   auto placed = std::make_shared<Placed>(committed, Placed::Options());
 //
 // A slab is made when no hole fits, and given back as soon as nothing is in it. Slabs grow with
-// what is in them (an eighth of it, so that a small model does not pay for a large slab), and a
-// tensor as large as `alone_bytes` gets memory of its own: it would leave holes that nothing fits
-// in. Cost: one driver call per slab; the rest is bookkeeping, logarithmic in the number of holes.
+// what is in them: an eighth of it, so that a small model does not pay for a large slab.
+// A tensor of `alone_bytes` or more gets memory of its own: a slab spares it one driver call, and
+// costs what is left at the end of the slab and the holes that tensors of other sizes leave. Where
+// memory comes in pages, alone_bytes should be many of them; of the last page part is wasted.
+// Cost: one driver call per slab; the rest is bookkeeping, logarithmic in the number of holes.
 #ifndef NPUBANK_RUNTIME_MEMORY_PLACED_H_
 #define NPUBANK_RUNTIME_MEMORY_PLACED_H_
 
@@ -25,7 +27,7 @@ class Placed : public Strategy, public std::enable_shared_from_this<Placed> {
   struct Options {
     uint64_t least_slab_bytes = 1 << 20;
     uint64_t most_slab_bytes = 64 << 20;  // the least times a power of two
-    uint64_t alone_bytes = 32 << 20;
+    uint64_t alone_bytes = 256 << 10;
   };
 
   Placed(std::shared_ptr<Strategy> slabs, Options options)

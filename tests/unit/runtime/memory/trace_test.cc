@@ -125,7 +125,7 @@ TEST_P(TraceTest, PlacedReservesLittleMoreThanWhatIsLive) {
   auto pages = std::make_shared<Counted>(4096);
   Replay(*std::make_shared<Placed>(pages, Placed::Options()));
   std::cout << GetParam() << ": placed " << Ratio(pages->peak()) << std::endl;
-  EXPECT_LE(Ratio(pages->peak()), 1.06);
+  EXPECT_LE(Ratio(pages->peak()), 1.01);
 }
 
 TEST_P(TraceTest, TiledReservesWhatIsLiveAndLittleMore) {
