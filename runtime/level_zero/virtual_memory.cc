@@ -4,6 +4,12 @@
 #include "runtime/level_zero/result.h"
 
 namespace npubank::level_zero {
+namespace {
+
+// The start of a page, however large pages are, far from where programs lie.
+const void* const kSomewhere = reinterpret_cast<const void*>(uintptr_t{1} << 44);
+
+}  // namespace
 
 absl::StatusOr<uint64_t> VirtualPageBytes(const Device& device) {
   size_t page = 0;
@@ -18,9 +24,14 @@ absl::StatusOr<uint64_t> VirtualPageBytes(const Device& device) {
 
 absl::StatusOr<AddressRange> AddressRange::Reserve(std::shared_ptr<Device> device, uint64_t bytes) {
   AddressRange range;
-  NPUBANK_RETURN_IF_ERROR(
-      ZeStatus(zeVirtualMemReserve(device->context(), nullptr, bytes, &range.address_),
-               "zeVirtualMemReserve"));
+  // Null means "anywhere", but older versions of the interface, and their loaders' validation
+  // layer, want a place to be named; where that is taken the driver chooses another.
+  ze_result_t result = ZE_RESULT_SUCCESS;
+  for (const void* start : {static_cast<const void*>(nullptr), kSomewhere}) {
+    result = zeVirtualMemReserve(device->context(), start, bytes, &range.address_);
+    if (result != ZE_RESULT_ERROR_INVALID_NULL_POINTER) break;
+  }
+  NPUBANK_RETURN_IF_ERROR(ZeStatus(result, "zeVirtualMemReserve"));
   range.device_ = std::move(device);
   range.bytes_ = bytes;
   return range;
