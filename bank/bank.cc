@@ -24,7 +24,10 @@ struct Bank::Core {
   absl::StatusOr<std::vector<uint64_t>> IdsOf(absl::Span<const Owner* const> owners,
                                               absl::string_view what) const;
   absl::StatusOr<std::vector<OwnedTensor>> TensorsOf(absl::Span<const uint64_t> owners) const;
+  absl::Status LoadAll(absl::Span<const uint64_t> owners, const EvaluateAllOptions& options) const;
   absl::StatusOr<HostCopies> CopyToHost(absl::Span<const uint64_t> owners) const;
+  absl::StatusOr<SleepReport> PutToSleep(absl::Span<const uint64_t> owners,
+                                         HostCopies copies) const;
 };
 
 absl::StatusOr<std::vector<uint64_t>> Bank::Core::IdsOf(absl::Span<const Owner* const> owners,
@@ -67,6 +70,13 @@ absl::StatusOr<HostCopies> Bank::Core::CopyToHost(absl::Span<const uint64_t> own
   return copies;
 }
 
+absl::StatusOr<SleepReport> Bank::Core::PutToSleep(absl::Span<const uint64_t> owners,
+                                                   HostCopies copies) const {
+  absl::StatusOr<SleepReport> report = registry->PutToSleep(owners, std::move(copies));
+  device->Trim();
+  return report;
+}
+
 Bank::Bank(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 Bank::~Bank() = default;
 
@@ -91,8 +101,15 @@ absl::StatusOr<Registration> Bank::Register(const Owner& owner, LazyTensor tenso
 absl::Status Bank::EvaluateAndAllocate(absl::Span<const Owner* const> owners,
                                        const EvaluateAllOptions& options) {
   NPUBANK_ASSIGN_OR_RETURN(const std::vector<uint64_t> ids, core_->IdsOf(owners, "evaluating"));
-  core_->registry->BeginLoad();
-  NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnedTensor> tensors, core_->TensorsOf(ids));
+  const absl::Status status = core_->LoadAll(ids, options);
+  core_->device->Trim();  // staging rings, and what a failed load has freed
+  return status;
+}
+
+absl::Status Bank::Core::LoadAll(absl::Span<const uint64_t> ids,
+                                 const EvaluateAllOptions& options) const {
+  registry->BeginLoad();
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnedTensor> tensors, TensorsOf(ids));
   LoadProgress progress;
   for (const OwnedTensor& tensor : tensors) {
     if (!tensor.resident) progress.bytes_total += tensor.bytes;
@@ -103,9 +120,9 @@ absl::Status Bank::EvaluateAndAllocate(absl::Span<const Owner* const> owners,
     if (options.cancelled && options.cancelled()) {
       return absl::CancelledError(absl::StrCat("cancelled before tensor '", tensor.name, "'"));
     }
-    absl::StatusOr<Lease> lease = core_->loader.MakeResident(tensor.uid, options.cancelled);
+    absl::StatusOr<Lease> lease = loader.MakeResident(tensor.uid, options.cancelled);
     for (const uint64_t id : ids) {
-      if (core_->registry->HasOwner(id)) continue;
+      if (registry->HasOwner(id)) continue;
       return absl::CancelledError(
           absl::StrCat("the owner was released while tensor '", tensor.name, "' was loading"));
     }
@@ -141,7 +158,7 @@ absl::StatusOr<SleepReport> Bank::Sleep(absl::Span<const Owner* const> owners,
   if (options.keep_host_copy) {
     NPUBANK_ASSIGN_OR_RETURN(copies, core_->CopyToHost(ids));
   }
-  return core_->registry->PutToSleep(ids, std::move(copies));
+  return core_->PutToSleep(ids, std::move(copies));
 }
 
 absl::Status Bank::Wake(absl::Span<const Owner* const> owners, const EvaluateAllOptions& options) {
@@ -150,13 +167,21 @@ absl::Status Bank::Wake(absl::Span<const Owner* const> owners, const EvaluateAll
   absl::Status status = EvaluateAndAllocate(owners, options);
   // What came back before the failure goes again. An owner that was released meanwhile is not put
   // to sleep, and neither are the others then: they are to be loaded or released as well.
-  if (!status.ok() && !slept.empty()) (void)core_->registry->PutToSleep(slept, {});
+  if (!status.ok() && !slept.empty()) (void)core_->PutToSleep(slept, {});
   return status;
 }
 
-bool Bank::Evict(uint64_t bytes) { return core_->registry->EvictFor(bytes); }
+bool Bank::Evict(uint64_t bytes) {
+  const bool evicted = core_->registry->EvictFor(bytes);
+  core_->device->Trim();
+  return evicted;
+}
 
-uint64_t Bank::Trim() { return core_->registry->Trim(); }
+uint64_t Bank::Trim() {
+  const uint64_t bytes = core_->registry->Trim();
+  core_->device->Trim();
+  return bytes;
+}
 
 BankTotals Bank::Totals() const {
   BankTotals totals = TotalsOf(*core_->registry);

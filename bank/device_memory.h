@@ -80,7 +80,8 @@ class DeviceMemory {
   virtual absl::Status Read(DeviceAllocation& memory, uint64_t offset,
                             absl::Span<std::byte> out) = 0;
 
-  // Gives back to the driver what is kept for reuse: call it when a load is done.
+  // Gives back to the driver what is kept for reuse. The bank calls it when a load is done, and
+  // when an owner was dropped or put to sleep.
   virtual void Trim() {}
 
   // What this object believes it holds.

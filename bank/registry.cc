@@ -70,18 +70,21 @@ uint64_t Registry::AddOwner(absl::string_view name, RecipeResolver resolver) {
 }
 
 void Registry::ReleaseOwner(uint64_t id) {
-  Garbage garbage;
-  std::unique_ptr<OwnerRecord>
-      record;  // its resolver may hold a checkpoint: dropped after the lock
-  MutexLock lock(mutex_);
-  const auto found = owners_.find(id);
-  if (found == owners_.end()) return;
-  record = std::move(found->second);
-  owners_.erase(found);
-  for (Entry* entry : record->tensors) {
-    entry->owners.erase(std::find(entry->owners.begin(), entry->owners.end(), record.get()));
-    Settle(*entry, garbage);
+  {
+    Garbage garbage;
+    std::unique_ptr<OwnerRecord>
+        record;  // its resolver may hold a checkpoint: dropped after the lock
+    MutexLock lock(mutex_);
+    const auto found = owners_.find(id);
+    if (found == owners_.end()) return;
+    record = std::move(found->second);
+    owners_.erase(found);
+    for (Entry* entry : record->tensors) {
+      entry->owners.erase(std::find(entry->owners.begin(), entry->owners.end(), record.get()));
+      Settle(*entry, garbage);
+    }
   }
+  device_->Trim();
 }
 
 bool Registry::HasOwner(uint64_t id) const {
