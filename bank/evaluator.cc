@@ -21,13 +21,27 @@ constexpr uint64_t kPiece = 256 << 10;  // stays in a core's cache between readi
 Evaluator::Evaluator(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Workers> workers)
     : device_(std::move(device)), workers_(std::move(workers)) {}
 
+absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Import(const Recipe& recipe,
+                                                                    const std::string& name) const {
+  const auto* constant = std::get_if<ConstantOp>(&recipe.op());
+  if (constant == nullptr || !constant->hold->source().persistent()) {
+    return absl::UnimplementedError("only a constant in a file can be imported");
+  }
+  return device_->Import(constant->hold->shared_source(), constant->offset, recipe.type().bytes(),
+                         name);
+}
+
 absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Evaluate(
     const Recipe& recipe, const std::string& name, const std::function<bool()>& cancelled) const {
-  absl::StatusOr<std::shared_ptr<DeviceAllocation>> memory = Import(recipe, name);
-  if (absl::IsUnimplemented(memory.status()) || absl::IsFailedPrecondition(memory.status())) {
-    memory = Produce(recipe, name, cancelled);
-  }
-  return memory;
+  NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<DeviceAllocation> memory,
+                           device_->Allocate(recipe.type().bytes(), name));
+  EvaluateOptions options;
+  options.workers = workers_.get();
+  options.cancelled = cancelled;
+  NPUBANK_RETURN_IF_ERROR(device_->Write(*memory, [&](uint64_t offset, absl::Span<std::byte> out) {
+    return EvaluateRange(recipe, offset, out, options);
+  }));
+  return std::shared_ptr<DeviceAllocation>(std::move(memory));
 }
 
 absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Copy(absl::Span<const std::byte> bytes,
@@ -41,16 +55,16 @@ absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Copy(absl::Span<con
   return std::shared_ptr<DeviceAllocation>(std::move(memory));
 }
 
+absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Import(const CachedBytes& cached,
+                                                                    const std::string& name) const {
+  NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<DeviceAllocation> memory,
+                           device_->Import(cached.file, cached.offset, cached.bytes, name));
+  NPUBANK_RETURN_IF_ERROR(CheckPayload(cached));
+  return std::shared_ptr<DeviceAllocation>(std::move(memory));
+}
+
 absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Fetch(const CachedBytes& cached,
                                                                    const std::string& name) const {
-  auto imported = device_->Import(cached.file, cached.offset, cached.bytes, name);
-  if (imported.ok()) {
-    NPUBANK_RETURN_IF_ERROR(CheckPayload(cached));
-    return std::shared_ptr<DeviceAllocation>(*std::move(imported));
-  }
-  if (!absl::IsUnimplemented(imported.status()) && !absl::IsFailedPrecondition(imported.status())) {
-    return imported.status();
-  }
   NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<DeviceAllocation> memory,
                            device_->Allocate(cached.bytes, name));
   // Device memory is never read here: what is hashed is on its way there.
@@ -71,29 +85,6 @@ absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Fetch(const CachedB
     return absl::DataLossError(absl::StrCat("'", cached.file->name(), "': the payload of '", name,
                                             "' at ", cached.offset, " is not what was written"));
   }
-  return std::shared_ptr<DeviceAllocation>(std::move(memory));
-}
-
-absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Import(const Recipe& recipe,
-                                                                    const std::string& name) const {
-  const auto* constant = std::get_if<ConstantOp>(&recipe.op());
-  if (constant == nullptr || !constant->hold->source().persistent()) {
-    return absl::UnimplementedError("only a constant in a file can be imported");
-  }
-  return device_->Import(constant->hold->shared_source(), constant->offset, recipe.type().bytes(),
-                         name);
-}
-
-absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Produce(
-    const Recipe& recipe, const std::string& name, const std::function<bool()>& cancelled) const {
-  NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<DeviceAllocation> memory,
-                           device_->Allocate(recipe.type().bytes(), name));
-  EvaluateOptions options;
-  options.workers = workers_.get();
-  options.cancelled = cancelled;
-  NPUBANK_RETURN_IF_ERROR(device_->Write(*memory, [&](uint64_t offset, absl::Span<std::byte> out) {
-    return EvaluateRange(recipe, offset, out, options);
-  }));
   return std::shared_ptr<DeviceAllocation>(std::move(memory));
 }
 

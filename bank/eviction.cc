@@ -1,7 +1,6 @@
 #include "bank/eviction.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace npubank {
 namespace {
@@ -18,8 +17,10 @@ bool LeavesBefore(const EvictionCandidate& a, const EvictionCandidate& b) {
 
 std::vector<size_t> ChooseVictims(const std::vector<EvictionCandidate>& candidates,
                                   uint64_t bytes) {
-  std::vector<size_t> order(candidates.size());
-  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<size_t> order;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].bytes > 0) order.push_back(i);
+  }
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return LeavesBefore(candidates[a], candidates[b]); });
   uint64_t freed = 0;

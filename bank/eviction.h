@@ -4,7 +4,8 @@
 //   if (victims.empty()) ... not even all of them would be enough: nothing leaves ...
 //
 // First what nobody owns any more, then what was used longest ago; among those of one age the
-// cheapest to bring back per byte. No more than needed. Cost: a sort of the candidates.
+// cheapest to bring back per byte. No more than needed, and nothing that gives no bytes back. Cost:
+// a sort of the candidates.
 #ifndef NPUBANK_BANK_EVICTION_H_
 #define NPUBANK_BANK_EVICTION_H_
 

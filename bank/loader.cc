@@ -12,8 +12,6 @@
 namespace npubank {
 namespace {
 
-using MemoryOr = absl::StatusOr<std::shared_ptr<DeviceAllocation>>;
-
 // An allocation and what it took of the budget; the allocation goes first.
 struct Block {
   Reservation room;
@@ -114,9 +112,11 @@ absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation,
   const bool transforms = !std::holds_alternative<ConstantOp>(recipe->op());
   loaded.origin = transforms ? Origin::kTransformed : Origin::kStored;
   loaded.cacheable = transforms && cache_ != nullptr && bytes > 0 && recipe->Persistent();
-  NPUBANK_ASSIGN_OR_RETURN(loaded.memory, Place(bytes, [&] {
-                             return evaluator_.Evaluate(*recipe, evaluation.name(), cancelled);
-                           }));
+  const std::string& name = evaluation.name();
+  NPUBANK_ASSIGN_OR_RETURN(loaded.memory,
+                           ImportOrPlace(
+                               bytes, [&] { return evaluator_.Import(*recipe, name); },
+                               [&] { return evaluator_.Evaluate(*recipe, name, cancelled); }));
   return loaded;
 }
 
@@ -125,7 +125,9 @@ absl::StatusOr<bool> Loader::LoadFromCache(const Evaluation& evaluation, Loaded&
   if (cache_ == nullptr || bytes == 0) return false;
   const std::optional<CachedBytes> cached = cache_->Find(evaluation.digest(), bytes);
   if (!cached.has_value()) return false;
-  MemoryOr memory = Place(bytes, [&] { return evaluator_.Fetch(*cached, evaluation.name()); });
+  MemoryOr memory = ImportOrPlace(
+      bytes, [&] { return evaluator_.Import(*cached, evaluation.name()); },
+      [&] { return evaluator_.Fetch(*cached, evaluation.name()); });
   if (absl::IsDataLoss(memory.status()) || absl::IsUnavailable(memory.status())) {
     cache_->Distrust(evaluation.digest(), memory.status());
     return false;
@@ -143,9 +145,17 @@ void Loader::AddToCache(const Digest& digest, DeviceAllocation& memory) const {
   });
 }
 
-absl::StatusOr<std::shared_ptr<DeviceAllocation>> Loader::Place(
-    uint64_t bytes, absl::FunctionRef<MemoryOr()> produce) const {
+Loader::MemoryOr Loader::ImportOrPlace(uint64_t bytes, absl::FunctionRef<MemoryOr()> import,
+                                       absl::FunctionRef<MemoryOr()> produce) const {
   if (bytes == 0) return std::shared_ptr<DeviceAllocation>();
+  MemoryOr memory = import();
+  const absl::Status& status = memory.status();
+  const bool write = absl::IsUnimplemented(status) || absl::IsFailedPrecondition(status) ||
+                     absl::IsResourceExhausted(status);
+  return write ? Place(bytes, produce) : std::move(memory);
+}
+
+Loader::MemoryOr Loader::Place(uint64_t bytes, absl::FunctionRef<MemoryOr()> produce) const {
   Reservation room(budget_);
   NPUBANK_RETURN_IF_ERROR(MakeRoom(room, bytes));
   MemoryOr memory = produce();

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "bank/bank.h"
@@ -40,10 +41,12 @@ class Loader {
   void AddToCache(const Digest& digest, DeviceAllocation& memory) const;
   absl::StatusOr<Lease> Run(Evaluation& evaluation, const Cancelled& cancelled) const;
   absl::StatusOr<Loaded> Load(const Evaluation& evaluation, const Cancelled& cancelled) const;
+  using MemoryOr = absl::StatusOr<std::shared_ptr<DeviceAllocation>>;
+  // What can be imported takes no room; what cannot is placed.
+  MemoryOr ImportOrPlace(uint64_t bytes, absl::FunctionRef<MemoryOr()> import,
+                         absl::FunctionRef<MemoryOr()> produce) const;
   // On the device within the budget; evicts, and once more when the driver is out of memory.
-  absl::StatusOr<std::shared_ptr<DeviceAllocation>> Place(
-      uint64_t bytes,
-      absl::FunctionRef<absl::StatusOr<std::shared_ptr<DeviceAllocation>>()> produce) const;
+  MemoryOr Place(uint64_t bytes, absl::FunctionRef<MemoryOr()> produce) const;
   absl::Status MakeRoom(Reservation& room, uint64_t bytes) const;
   void ShareEqual(Loaded& loaded) const;
 

@@ -48,6 +48,7 @@ void Registry::BeginLoad() {
 }
 
 bool Registry::EvictFor(uint64_t bytes) {
+  if (bytes == 0) return true;
   Garbage garbage;
   MutexLock lock(mutex_);
   std::vector<Entry*> ordered;

@@ -11,7 +11,9 @@
 #include "bank/bank.h"
 #include "bank/host_memory.h"
 #include "lazy_tensor/retention.h"
+#include "tests/support/hooked_memory.h"
 #include "tests/support/scripted_source.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/test_weights.h"
 
 namespace npubank {
@@ -34,6 +36,7 @@ class BankLifeTest : public ::testing::Test {
   }
 
   void TearDown() override {
+    if (bank_ == nullptr) return;
     EXPECT_TRUE(bank_->Audit().clean()) << bank_->Audit().ToString();
     bank_.reset();
     EXPECT_EQ(memory_->Usage().live_allocations, 0u);
@@ -290,6 +293,59 @@ TEST_F(BankLifeTest, TrimDropsWhatNobodyOwns) {
   const Model second = Load("second", b);
   EXPECT_EQ(bank_->Trim(), 2 * kPage);
   ExpectContents(second, b);
+}
+
+TEST_F(BankLifeTest, AskedForNoRoomNothingLeaves) {
+  Make({});
+  const TestWeights weights(2);
+  const Model model = Load("prefill", weights);
+  EXPECT_TRUE(bank_->Evict(0));
+  EXPECT_EQ(bank_->Totals().evictions, 0u);
+}
+
+// Files that are the device's memory as they are.
+
+TEST_F(BankLifeTest, WhatIsImportedTakesNothingOfTheBudget) {
+  const auto memory = std::make_shared<HookedMemory>();
+  memory->imports = true;
+  const auto bank = Bank::Create(memory, {.budget_bytes = kPage});
+  const TemporaryFolder folder;
+  std::vector<Owner> owners;
+  for (const char* name : {"first", "second"}) {
+    const auto file = Source::OpenFile(folder.Write(name, std::string(4 * kPage, 'w'))).value();
+    owners.push_back(bank->AddOwner(name));
+    for (const LazyTensor& tensor : VectorsOver(file, kPage / 2)) {
+      ASSERT_TRUE(bank->Register(owners.back(), tensor, name).ok());
+    }
+    const absl::Status status = bank->EvaluateAndAllocate(owners.back());
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(bank->Totals().budget_used, 0u);
+    EXPECT_EQ(bank->Totals().device_bytes, 0u);
+  }
+  const TestWeights written(1);
+  owners.push_back(bank->AddOwner("written"));
+  ASSERT_TRUE(bank->Register(owners.back(), written.Submodel()[0], "written").ok());
+  const absl::Status status = bank->EvaluateAndAllocate(owners.back());
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(bank->Totals().budget_used, kPage);
+  EXPECT_EQ(bank->Totals().device_bytes, kPage);
+}
+
+TEST_F(BankLifeTest, WhatIsImportedIsNotEvictedForOthersRoom) {
+  const auto memory = std::make_shared<HookedMemory>();
+  memory->imports = true;
+  const auto bank = Bank::Create(memory, {.budget_bytes = kPage, .share_content = false});
+  const TestWeights weights(1);
+  const Owner owner = bank->AddOwner("model", {.resolver = weights.Resolver()});
+  const LazyTensor imported(weights.Resolver()("layer0").value());
+  ASSERT_TRUE(bank->Register(owner, imported, "imported").ok());
+  ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
+  for (const LazyTensor& tensor : weights.Submodel()) {
+    const Uid uid = bank->Register(owner, tensor, "written").value().uid;
+    ASSERT_TRUE(bank->Get(uid).ok());
+  }
+  EXPECT_EQ(bank->Totals().evictions, 1u) << "the first of the two that are written";
+  EXPECT_EQ(bank->Snapshot().tensors[0].state, "resident");
 }
 
 // Equal contents.

@@ -47,6 +47,16 @@ TEST(Eviction, NothingLeavesWhenAllTogetherIsNotEnough) {
   EXPECT_THAT(ChooseVictims({}, 1), IsEmpty());
 }
 
+TEST(Eviction, WhatGivesNothingBackStays) {
+  EXPECT_THAT(ChooseVictims({{.bytes = 0, .reclaimable = true, .last_used = 1},
+                             {.bytes = 10, .last_used = 5},
+                             {.bytes = 0, .last_used = 2},
+                             {.bytes = 10, .last_used = 5, .seconds_to_return = 1}},
+                            11),
+              ElementsAre(1, 3));
+  EXPECT_THAT(ChooseVictims({{.bytes = 0}}, 1), IsEmpty());
+}
+
 TEST(Budget, NeverGivesOutMoreThanItHas) {
   auto budget = std::make_shared<Budget>(100);
   Reservation first(budget);
