@@ -116,7 +116,7 @@ struct BankTotals {
   // Over live owners: the sum of the bytes each uses, minus the unique bytes among them.
   uint64_t shared_bytes_saved = 0;
   uint64_t evaluations = 0;          // that succeeded
-  uint64_t waits = 0;                // for the evaluation of another caller
+  uint64_t waits = 0;                // for another caller's evaluation, or for what it evicts
   uint64_t content_bytes_saved = 0;  // device bytes that equal contents share
   uint64_t evictions = 0;
   // How the evaluations came by their bytes; the rest was copied or imported as it is stored.

@@ -158,8 +158,16 @@ Loader::MemoryOr Loader::ImportOrPlace(uint64_t bytes, absl::FunctionRef<MemoryO
 Loader::MemoryOr Loader::Place(uint64_t bytes, absl::FunctionRef<MemoryOr()> produce) const {
   Reservation room(budget_);
   NPUBANK_RETURN_IF_ERROR(MakeRoom(room, bytes));
-  MemoryOr memory = produce();
-  if (absl::IsResourceExhausted(memory.status()) && registry_->EvictFor(bytes)) memory = produce();
+  uint64_t seen = 0;
+  const auto attempt = [&] {
+    seen = registry_->departures();
+    return produce();
+  };
+  MemoryOr memory = attempt();
+  if (absl::IsResourceExhausted(memory.status()) && registry_->EvictFor(bytes)) memory = attempt();
+  while (absl::IsResourceExhausted(memory.status()) && registry_->AwaitDeparture(seen)) {
+    memory = attempt();
+  }
   if (absl::IsResourceExhausted(memory.status())) {
     return absl::ResourceExhaustedError(
         absl::StrCat(memory.status().message(), "; ", registry_->LargestHolders()));
@@ -172,19 +180,22 @@ Loader::MemoryOr Loader::Place(uint64_t bytes, absl::FunctionRef<MemoryOr()> pro
 }
 
 absl::Status Loader::MakeRoom(Reservation& room, uint64_t bytes) const {
-  while (!room.TryGrowTo(bytes)) {
+  for (;;) {
+    const uint64_t seen = registry_->departures();
+    if (room.TryGrowTo(bytes)) return absl::OkStatus();
     const uint64_t missing = bytes - room.bytes();
     const uint64_t used = budget_->used();
-    if (missing <= budget_->limit() - used) continue;  // somebody gave some back just now
-    const uint64_t short_of = missing - (budget_->limit() - used);
-    if (missing > budget_->limit() || !registry_->EvictFor(short_of)) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(missing, " bytes do not fit the budget of ", budget_->limit(), ", of which ",
-                       used, " are in use; ", registry_->LargestHolders(),
-                       ": drop an owner, put one to sleep, or raise the budget"));
+    const uint64_t left = budget_->limit() - used;
+    if (missing <= left) continue;  // somebody gave some back just now
+    if (missing <= budget_->limit() &&
+        (registry_->EvictFor(missing - left) || registry_->AwaitDeparture(seen))) {
+      continue;
     }
+    return absl::ResourceExhaustedError(
+        absl::StrCat(missing, " bytes do not fit the budget of ", budget_->limit(), ", of which ",
+                     used, " are in use; ", registry_->LargestHolders(),
+                     ": drop an owner, put one to sleep, or raise the budget"));
   }
-  return absl::OkStatus();
 }
 
 // Sharing is a saving, not a need: when the device cannot be read back, the tensor keeps its own

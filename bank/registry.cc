@@ -71,7 +71,7 @@ uint64_t Registry::AddOwner(absl::string_view name, RecipeResolver resolver) {
 
 void Registry::ReleaseOwner(uint64_t id) {
   {
-    Garbage garbage;
+    Garbage garbage(*this);
     std::unique_ptr<OwnerRecord>
         record;  // its resolver may hold a checkpoint: dropped after the lock
     MutexLock lock(mutex_);
@@ -212,7 +212,7 @@ Lease Registry::Pin(Entry& entry) {
 }
 
 void Registry::Unpin(Entry& entry) {
-  Garbage garbage;
+  Garbage garbage(*this);
   MutexLock lock(mutex_);
   --entry.leases;
   Settle(entry, garbage);
@@ -239,6 +239,7 @@ void Registry::LeaveContent(Entry& entry) {
 
 void Registry::Forget(Entry& entry, Garbage& garbage) {
   LeaveContent(entry);
+  Leave(std::move(entry.memory), garbage);
   const auto found = entries_.find(entry.uid.value);
   garbage.entries.push_back(std::move(found->second));
   entries_.erase(found);
@@ -279,7 +280,7 @@ Lease Registry::Publish(Evaluation& evaluation, Published published) {
 }
 
 void Registry::Fail(Evaluation& evaluation, absl::Status status) {
-  Garbage garbage;
+  Garbage garbage(*this);
   evaluation.recipe_.reset();
   MutexLock lock(mutex_);
   Entry& entry = *std::exchange(evaluation.entry_, nullptr);

@@ -186,6 +186,16 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   // Evicts so that at least `bytes` go back to the device; false, and nothing has changed, when
   // what may leave is not enough.
   bool EvictFor(uint64_t bytes);
+  // What was evicted or forgotten gives its bytes back only after the lock, so who finds neither
+  // room nor a victim may have come a moment too early:
+  //
+  //   const uint64_t seen = registry->departures();
+  //   while (!... there is room ...) {
+  //     if (!registry->EvictFor(bytes) && !registry->AwaitDeparture(seen)) ... refuse ...
+  //
+  // True when something has left since `seen`; waits for it while anything is on its way.
+  bool AwaitDeparture(uint64_t seen);
+  uint64_t departures() const;
   // Drops what nobody owns; returns how many bytes went back.
   uint64_t Trim();
   // Marks the owners asleep and evicts what only sleepers own and what can come back; each evicted
@@ -221,8 +231,15 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   class PinnedTensor;
   // What is dropped when the lock is no longer held: declare it before the lock.
   struct Garbage {
+    explicit Garbage(Registry& of) : registry(of) {}
+    ~Garbage();
+    Garbage(const Garbage&) = delete;
+    Garbage& operator=(const Garbage&) = delete;
+
+    Registry& registry;
     std::vector<std::unique_ptr<Entry>> entries;
     std::vector<std::shared_ptr<DeviceAllocation>> memory;
+    bool announced = false;  // counted in `leaving_`
   };
 
   Lease Pin(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -231,6 +248,9 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   void EvictSleeping(Entry& entry, HostCopies& copies, SleepReport& report, Garbage& garbage)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LeaveContent(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The memory leaves when the lock is no longer held; until then it counts as leaving.
+  void Leave(std::shared_ptr<DeviceAllocation> memory, Garbage& garbage)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Evict(Entry& entry, Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(Entry& entry, Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Looks whether anybody is left who needs the entry; it may be gone afterwards.
@@ -256,6 +276,9 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   uint64_t next_owner_ ABSL_GUARDED_BY(mutex_) = 1;
   uint64_t next_sequence_ ABSL_GUARDED_BY(mutex_) = 1;
   uint64_t clock_ ABSL_GUARDED_BY(mutex_) = 1;  // in loads
+  CondVar departed_;
+  uint64_t leaving_ ABSL_GUARDED_BY(mutex_) = 0;     // heaps of garbage with memory in it
+  uint64_t departures_ ABSL_GUARDED_BY(mutex_) = 0;  // of such heaps that are gone
 };
 
 }  // namespace npubank

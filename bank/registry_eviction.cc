@@ -39,7 +39,35 @@ void Registry::Evict(Entry& entry, Garbage& garbage) {
   }
   LeaveContent(entry);
   entry.state = NextResidency(entry.state, ResidencyEvent::kEvicted).state;
-  garbage.memory.push_back(std::move(entry.memory));
+  Leave(std::move(entry.memory), garbage);
+}
+
+void Registry::Leave(std::shared_ptr<DeviceAllocation> memory, Garbage& garbage) {
+  if (memory == nullptr) return;
+  garbage.memory.push_back(std::move(memory));
+  if (!std::exchange(garbage.announced, true)) ++leaving_;
+}
+
+Registry::Garbage::~Garbage() {
+  entries.clear();
+  memory.clear();
+  if (!announced) return;
+  MutexLock lock(registry.mutex_);
+  --registry.leaving_;
+  ++registry.departures_;
+  registry.departed_.NotifyAll();
+}
+
+uint64_t Registry::departures() const {
+  MutexLock lock(mutex_);
+  return departures_;
+}
+
+bool Registry::AwaitDeparture(uint64_t seen) {
+  MutexLock lock(mutex_);
+  if (departures_ == seen && leaving_ > 0) ++counters_.waits;
+  while (departures_ == seen && leaving_ > 0) departed_.Wait(mutex_);
+  return departures_ != seen;
 }
 
 void Registry::BeginLoad() {
@@ -49,7 +77,7 @@ void Registry::BeginLoad() {
 
 bool Registry::EvictFor(uint64_t bytes) {
   if (bytes == 0) return true;
-  Garbage garbage;
+  Garbage garbage(*this);
   MutexLock lock(mutex_);
   std::vector<Entry*> ordered;
   for (const auto& [uid, entry] : entries_) {
@@ -81,7 +109,7 @@ bool Registry::EvictFor(uint64_t bytes) {
 }
 
 uint64_t Registry::Trim() {
-  Garbage garbage;
+  Garbage garbage(*this);
   uint64_t bytes = 0;
   MutexLock lock(mutex_);
   std::vector<Entry*> unowned;
@@ -119,7 +147,7 @@ absl::StatusOr<std::vector<uint64_t>> Registry::WakeUp(absl::Span<const uint64_t
 absl::StatusOr<SleepReport> Registry::PutToSleep(absl::Span<const uint64_t> owners,
                                                  HostCopies copies) {
   SleepReport report;
-  Garbage garbage;
+  Garbage garbage(*this);
   MutexLock lock(mutex_);
   NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnerRecord*> records, FindOwners(owners));
   for (OwnerRecord* record : records) record->asleep = true;

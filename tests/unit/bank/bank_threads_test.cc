@@ -16,6 +16,7 @@
 #include "bank/host_memory.h"
 #include "lazy_tensor/mutex.h"
 #include "lazy_tensor/retention.h"
+#include "tests/support/hooked_memory.h"
 #include "tests/support/scripted_source.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_weights.h"
@@ -252,6 +253,47 @@ TEST_F(BankThreadsTest, EveryOperationMayRunBesideEveryOther) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(bank_->Totals().unique_tensors, 0u);
+}
+
+// The victims of one load may be the room of two: who comes second waits until they are gone.
+TEST_F(BankThreadsTest, WhatIsStillLeavingIsWaitedForInsteadOfRefused) {
+  constexpr uint64_t kPage = 4096;
+  for (const bool by_budget : {true, false}) {
+    SCOPED_TRACE(by_budget ? "the budget is full" : "the device is full");
+    const uint64_t room = 2 * kPage;
+    Gate gate;
+    const auto memory = std::make_shared<HookedMemory>(
+        HostMemory::Options{.capacity = by_budget ? uint64_t{1} << 30 : room});
+    memory->before_free = [&] { gate.Pass(); };
+    const auto bank = Bank::Create(
+        memory, {.budget_bytes = by_budget ? room : ~uint64_t{0}, .keep_unowned = true});
+    const auto source = ScriptedSource::Make("w", CountingFloats(2 * kPage / 4));
+    {
+      const Owner old = bank->AddOwner("old");
+      ASSERT_TRUE(bank->Register(old, VectorsOver(source, 2 * kPage / 4)[0], "old").ok());
+      ASSERT_TRUE(bank->EvaluateAndAllocate(old).ok());
+    }
+    const Owner owner = bank->AddOwner("new");
+    std::vector<Uid> uids;
+    for (const LazyTensor& tensor : VectorsOver(source, kPage / 4)) {
+      uids.push_back(bank->Register(owner, tensor, "new").value().uid);
+    }
+    absl::Status first, second;
+    std::thread evicts([&] { first = bank->Get(uids[0]).status(); });
+    gate.AwaitArrival();
+    std::atomic<bool> done{false};
+    std::thread comes_second([&] {
+      second = bank->Get(uids[1]).status();
+      done = true;
+    });
+    while (bank->Totals().waits == 0 && !done) std::this_thread::yield();
+    EXPECT_FALSE(done) << second;
+    gate.Open();
+    evicts.join();
+    comes_second.join();
+    EXPECT_TRUE(first.ok()) << first;
+    EXPECT_TRUE(second.ok()) << second;
+  }
 }
 
 // With a budget that is too small, sleepers, content sharing and a cache: more threads than room.
