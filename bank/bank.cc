@@ -1,5 +1,6 @@
 #include "bank/bank.h"
 
+#include <new>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -26,8 +27,6 @@ struct Bank::Core {
   absl::StatusOr<std::vector<OwnedTensor>> TensorsOf(absl::Span<const uint64_t> owners) const;
   absl::Status LoadAll(absl::Span<const uint64_t> owners, const EvaluateAllOptions& options) const;
   absl::StatusOr<HostCopies> CopyToHost(absl::Span<const uint64_t> owners) const;
-  absl::StatusOr<SleepReport> PutToSleep(absl::Span<const uint64_t> owners,
-                                         HostCopies copies) const;
 };
 
 absl::StatusOr<std::vector<uint64_t>> Bank::Core::IdsOf(absl::Span<const Owner* const> owners,
@@ -54,27 +53,24 @@ absl::StatusOr<std::vector<OwnedTensor>> Bank::Core::TensorsOf(
   return all;
 }
 
-// Of what is resident; what leaves while this runs has a way back already.
+// Of what will leave, shared bytes once. Nothrow: of all that is allocated here this is what memory
+// may be too small for.
 absl::StatusOr<HostCopies> Bank::Core::CopyToHost(absl::Span<const uint64_t> owners) const {
   HostCopies copies;
-  NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnedTensor> tensors, TensorsOf(owners));
-  for (const OwnedTensor& tensor : tensors) {
-    if (!tensor.resident || tensor.bytes == 0) continue;
-    NPUBANK_ASSIGN_OR_RETURN(const Lease lease, loader.MakeResident(tensor.uid, {}));
-    auto bytes = std::make_shared<std::vector<std::byte>>(tensor.bytes);
-    NPUBANK_RETURN_IF_ERROR(
-        Annotate(device->Read(*registry->MemoryOf(lease), 0, absl::MakeSpan(*bytes)),
-                 absl::StrCat("keeping a copy of tensor '", tensor.name, "'")));
-    copies[tensor.uid.value] = std::move(bytes);
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<LeavingBytes> leaving, registry->LeavingWith(owners));
+  for (const LeavingBytes& from : leaving) {
+    const std::string what = absl::StrCat("keeping a copy of tensor '", from.name, "'");
+    const uint64_t size = from.lease.type().bytes();
+    const std::shared_ptr<std::byte[]> bytes(new (std::nothrow) std::byte[size]);
+    if (bytes == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(what, ": the host has no room for ", size, " bytes: sleep without copies"));
+    }
+    NPUBANK_RETURN_IF_ERROR(Annotate(
+        device->Read(*registry->MemoryOf(from.lease), 0, absl::MakeSpan(bytes.get(), size)), what));
+    for (const Uid tensor : from.tensors) copies[tensor.value] = bytes;
   }
   return copies;
-}
-
-absl::StatusOr<SleepReport> Bank::Core::PutToSleep(absl::Span<const uint64_t> owners,
-                                                   HostCopies copies) const {
-  absl::StatusOr<SleepReport> report = registry->PutToSleep(owners, std::move(copies));
-  device->Trim();
-  return report;
 }
 
 Bank::Bank(std::shared_ptr<Core> core) : core_(std::move(core)) {}
@@ -158,16 +154,17 @@ absl::StatusOr<SleepReport> Bank::Sleep(absl::Span<const Owner* const> owners,
   if (options.keep_host_copy) {
     NPUBANK_ASSIGN_OR_RETURN(copies, core_->CopyToHost(ids));
   }
-  return core_->PutToSleep(ids, std::move(copies));
+  absl::StatusOr<SleepReport> report = core_->registry->PutToSleep(ids, std::move(copies));
+  core_->device->Trim();
+  return report;
 }
 
 absl::Status Bank::Wake(absl::Span<const Owner* const> owners, const EvaluateAllOptions& options) {
   NPUBANK_ASSIGN_OR_RETURN(const std::vector<uint64_t> ids, core_->IdsOf(owners, "waking"));
-  NPUBANK_ASSIGN_OR_RETURN(const std::vector<uint64_t> slept, core_->registry->WakeUp(ids));
-  absl::Status status = EvaluateAndAllocate(owners, options);
-  // What came back before the failure goes again. An owner that was released meanwhile is not put
-  // to sleep, and neither are the others then: they are to be loaded or released as well.
-  if (!status.ok() && !slept.empty()) (void)core_->PutToSleep(slept, {});
+  NPUBANK_RETURN_IF_ERROR(core_->registry->BeginWake(ids));
+  absl::Status status = core_->LoadAll(ids, options);
+  core_->registry->EndWake(ids, status.ok());  // what came back before a failure goes again
+  core_->device->Trim();
   return status;
 }
 

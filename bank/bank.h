@@ -71,18 +71,19 @@ struct BankOptions {
 
 // What an owner can do for the bank later.
 struct OwnerOptions {
-  // Brings an evicted tensor's stored parts back. Without it the owner's tensors never leave the
-  // device.
+  // Brings an evicted tensor's stored parts back. Without it the owner's tensors leave the device
+  // only for a Sleep that keeps host copies.
   RecipeResolver resolver = nullptr;
 };
 
 struct SleepOptions {
-  // Copy the bytes to host memory first: waking then needs neither the checkpoint nor a
-  // transformation.
+  // Copy what leaves to host memory first: waking then needs neither the checkpoint nor a
+  // transformation. The copies stay until a Wake has succeeded.
   bool keep_host_copy = false;
 };
 
-// In device bytes, as the strategy rounds them.
+// In device bytes, as the strategy rounds them. Equal contents that share an allocation count once,
+// and stay when any of them stays.
 struct SleepReport {
   uint64_t bytes_given_back = 0;
   uint64_t bytes_of_others_awake = 0;   // stay: an owner that is awake has them too
@@ -154,7 +155,9 @@ class Bank : public std::enable_shared_from_this<Bank> {
     return Sleep({&owner}, options);
   }
   // Brings everything of these owners back. DataLoss or FailedPrecondition, naming the tensor, when
-  // its source is not what it was when it was registered; when it fails, those that slept sleep on.
+  // its source is not what it was when it was registered; when it fails, those that slept sleep on
+  // with all they kept, unless another Wake of theirs succeeds. Cancelled when one is released
+  // meanwhile.
   absl::Status Wake(absl::Span<const Owner* const> owners, const EvaluateAllOptions& options = {});
   absl::Status Wake(const Owner& owner, const EvaluateAllOptions& options = {}) {
     return Wake({&owner}, options);

@@ -96,7 +96,9 @@ absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation,
     const WayBack way = evaluation.way_back();
     if (way.host_copy != nullptr) {
       NPUBANK_ASSIGN_OR_RETURN(loaded.memory, Place(bytes, [&] {
-                                 return evaluator_.Copy(*way.host_copy, evaluation.name());
+                                 return evaluator_.Copy(
+                                     absl::MakeConstSpan(way.host_copy.get(), bytes),
+                                     evaluation.name());
                                }));
       return loaded;
     }

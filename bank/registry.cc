@@ -81,6 +81,7 @@ void Registry::ReleaseOwner(uint64_t id) {
     owners_.erase(found);
     for (Entry* entry : record->tensors) {
       entry->owners.erase(std::find(entry->owners.begin(), entry->owners.end(), record.get()));
+      SettleCopy(*entry, garbage);
       Settle(*entry, garbage);
     }
   }
@@ -121,7 +122,7 @@ absl::StatusOr<OwnerRecord*> Registry::FindOwner(uint64_t id) const {
 }
 
 absl::StatusOr<bool> Registry::RegisterKnown(uint64_t owner, const LazyTensor& tensor,
-                                             absl::string_view name) {
+                                             absl::string_view name, Garbage& garbage) {
   NPUBANK_ASSIGN_OR_RETURN(OwnerRecord * record, FindOwner(owner));
   Entry* entry = FindEntry(tensor.uid());
   if (entry == nullptr) return false;
@@ -137,6 +138,7 @@ absl::StatusOr<bool> Registry::RegisterKnown(uint64_t owner, const LazyTensor& t
   if (std::find(entry->owners.begin(), entry->owners.end(), record) == entry->owners.end()) {
     entry->owners.push_back(record);
     record->tensors.push_back(entry);
+    SettleCopy(*entry, garbage);
   }
   return true;
 }
@@ -144,10 +146,11 @@ absl::StatusOr<bool> Registry::RegisterKnown(uint64_t owner, const LazyTensor& t
 absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tensor,
                                                 absl::string_view name) {
   const Registration hit{.uid = tensor.uid(), .hit = true};
+  Garbage garbage(*this);
   bool known = false;
   {
     MutexLock lock(mutex_);
-    NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name));
+    NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name, garbage));
   }
   if (known) {
     tensor.Detach();
@@ -162,7 +165,7 @@ absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tenso
   if (entry->recipe != nullptr) entry->words = entry->recipe->Describe();
   {
     MutexLock lock(mutex_);
-    NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name));
+    NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name, garbage));
     if (!known) {
       if (entry->recipe == nullptr) {
         return absl::FailedPreconditionError(absl::StrCat(
@@ -260,11 +263,11 @@ Lease Registry::Publish(Evaluation& evaluation, Published published) {
   recipe.reset();
   evaluation.recipe_.reset();
 
-  std::shared_ptr<const std::vector<std::byte>> host_copy;  // dropped after the lock
+  Garbage garbage(*this);
   MutexLock lock(mutex_);
-  host_copy.swap(entry.host_copy);
   if (!published.encoded.empty()) entry.encoded = std::move(published.encoded);
   entry.state = NextResidency(entry.state, ResidencyEvent::kPublished).state;
+  SettleCopy(entry, garbage);
   entry.memory = std::move(published.memory);
   entry.evaluation_seconds = published.seconds;
   entry.content = published.content;

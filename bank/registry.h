@@ -43,6 +43,11 @@ namespace npubank {
 struct Registration;
 struct SleepReport;
 
+// A tensor's bytes in host memory.
+using HostCopy = std::shared_ptr<const std::byte[]>;
+// Those that sleepers keep, by uid.
+using HostCopies = absl::flat_hash_map<uint64_t, HostCopy>;
+
 // An evaluation that is under way. `finished` and `status` are guarded by the registry's mutex.
 struct Flight {
   CondVar done;
@@ -59,6 +64,10 @@ struct OwnerRecord {
   std::string name;
   RecipeResolver resolver;  // empty: what it owns is never evicted
   bool asleep = false;
+  // While it is being woken it is awake, so that nothing of it is evicted; the first wake that
+  // succeeds makes that final, and when all have failed it sleeps again.
+  bool waking = false;          // it slept, and no wake has succeeded yet
+  uint64_t wakes = 0;           // under way
   std::vector<Entry*> tensors;  // in registration order, each once
 };
 
@@ -87,19 +96,16 @@ struct Entry {
   uint64_t hits = 0;
   double evaluation_seconds = 0;
   uint64_t last_used = 0;  // the registry's clock at the last lease
-  // The ways back after eviction: the recipe without its sources, and, only while it is evicted,
-  // the bytes a sleeper kept.
+  // The ways back after eviction: the recipe without its sources, and the bytes a sleeper kept,
+  // until it is on the device and an owner is awake.
   std::string encoded;
-  std::shared_ptr<const std::vector<std::byte>> host_copy;
+  HostCopy host_copy;
   std::optional<Digest> content;  // while resident
 };
 
-// Bytes that sleepers keep, by uid.
-using HostCopies = absl::flat_hash_map<uint64_t, std::shared_ptr<const std::vector<std::byte>>>;
-
 // How an evicted tensor comes back: `host_copy` if there is one, else any of the resolvers.
 struct WayBack {
-  std::shared_ptr<const std::vector<std::byte>> host_copy;
+  HostCopy host_copy;
   std::string encoded;
   std::vector<RecipeResolver> resolvers;
 };
@@ -162,6 +168,13 @@ struct OwnedTensor {
   bool resident = false;
 };
 
+// Bytes that a sleep is about to give back, and the tensors that they are of.
+struct LeavingBytes {
+  std::vector<Uid> tensors;
+  std::string name;  // of one of them
+  Lease lease;
+};
+
 class Registry final : public Owner::Ledger, public std::enable_shared_from_this<Registry> {
  public:
   // With `keep_unowned`, tensors that nobody owns stay until somebody needs their room.
@@ -198,12 +211,17 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   uint64_t departures() const;
   // Drops what nobody owns; returns how many bytes went back.
   uint64_t Trim();
+  // What PutToSleep would evict if each of it had a way back, and what has no copy yet; leased.
+  absl::StatusOr<std::vector<LeavingBytes>> LeavingWith(absl::Span<const uint64_t> owners);
   // Marks the owners asleep and evicts what only sleepers own and what can come back; each evicted
   // tensor keeps its copy, if there is one. FailedPrecondition, and nobody sleeps, when an owner was
   // released.
   absl::StatusOr<SleepReport> PutToSleep(absl::Span<const uint64_t> owners, HostCopies copies);
-  // Marks the owners awake; returns those that slept. Fails as PutToSleep does.
-  absl::StatusOr<std::vector<uint64_t>> WakeUp(absl::Span<const uint64_t> owners);
+  // Marks the owners awake; fails as PutToSleep does. When it does not fail, EndWake follows.
+  absl::Status BeginWake(absl::Span<const uint64_t> owners);
+  // Puts those that are left to sleep again unless this wake, or another of theirs, succeeded or is
+  // under way.
+  void EndWake(absl::Span<const uint64_t> owners, bool succeeded);
   // The largest tensors on the device, in words, for a message.
   std::string LargestHolders() const;
 
@@ -229,6 +247,7 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
  private:
   friend class Evaluation;
   class PinnedTensor;
+  struct Group;  // tensors that share an allocation
   // What is dropped when the lock is no longer held: declare it before the lock.
   struct Garbage {
     explicit Garbage(Registry& of) : registry(of) {}
@@ -239,14 +258,19 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
     Registry& registry;
     std::vector<std::unique_ptr<Entry>> entries;
     std::vector<std::shared_ptr<DeviceAllocation>> memory;
+    std::vector<HostCopy> copies;
     bool announced = false;  // counted in `leaving_`
   };
 
   Lease Pin(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Unpin(Entry& entry);
   static bool CanComeBack(const Entry& entry);
-  void EvictSleeping(Entry& entry, HostCopies& copies, SleepReport& report, Garbage& garbage)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // All that is on the device, in the order of registration.
+  std::vector<Group> Groups() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  SleepReport EvictSleeping(absl::Span<OwnerRecord* const> sleepers, HostCopies& copies,
+                            Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Drops the host copy of what is on the device unless all its owners sleep, or may yet again.
+  static void SettleCopy(Entry& entry, Garbage& garbage);
   void LeaveContent(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The memory leaves when the lock is no longer held; until then it counts as leaving.
   void Leave(std::shared_ptr<DeviceAllocation> memory, Garbage& garbage)
@@ -261,7 +285,8 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // True when the tensor is known, and is now the owner's as well.
   absl::StatusOr<bool> RegisterKnown(uint64_t owner, const LazyTensor& tensor,
-                                     absl::string_view name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                                     absl::string_view name, Garbage& garbage)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Lease Publish(Evaluation& evaluation, Published published);
   void Fail(Evaluation& evaluation, absl::Status status);
 

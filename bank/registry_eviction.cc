@@ -1,10 +1,11 @@
 // What leaves the device, and how sleepers are put down. The rest of the registry is in
 // registry.cc.
 #include <algorithm>
-#include <map>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "bank/bank.h"
@@ -13,19 +14,58 @@
 #include "lazy_tensor/status_macros.h"
 
 namespace npubank {
-namespace {
-
-// Tensors that share one allocation leave together or not at all.
-struct Group {
-  EvictionCandidate candidate;
+// They leave together or not at all: a part of them would give nothing back.
+struct Registry::Group {
   std::vector<Entry*> entries;
-  bool may_leave = true;
+
+  uint64_t bytes() const { return entries.front()->memory->reserved_bytes(); }
+  bool All(absl::FunctionRef<bool(const Entry&)> holds) const {
+    return std::all_of(entries.begin(), entries.end(),
+                       [&](const Entry* entry) { return holds(*entry); });
+  }
+  bool leased() const {
+    return !All([](const Entry& entry) { return entry.leases == 0; });
+  }
+  bool unowned() const {
+    return All([](const Entry& entry) { return entry.owners.empty(); });
+  }
+  bool HasOwnerAmong(absl::Span<OwnerRecord* const> records) const {
+    return !All([&](const Entry& entry) {
+      return std::none_of(entry.owners.begin(), entry.owners.end(), [&](const OwnerRecord* owner) {
+        return absl::c_linear_search(records, owner);
+      });
+    });
+  }
+  // Whether somebody is awake who owns any of it; `sleepers` are taken to be asleep.
+  bool HasOwnerAwake(absl::Span<OwnerRecord* const> sleepers) const {
+    return !All([&](const Entry& entry) {
+      return std::all_of(entry.owners.begin(), entry.owners.end(), [&](const OwnerRecord* owner) {
+        return owner->asleep || absl::c_linear_search(sleepers, owner);
+      });
+    });
+  }
 };
 
-}  // namespace
+std::vector<Registry::Group> Registry::Groups() const {
+  std::vector<Entry*> ordered;
+  for (const auto& [uid, entry] : entries_) {
+    if (entry->memory != nullptr) ordered.push_back(entry.get());
+  }
+  std::sort(ordered.begin(), ordered.end(),
+            [](const Entry* a, const Entry* b) { return a->sequence < b->sequence; });
+  std::vector<Group> groups;
+  absl::flat_hash_map<const DeviceAllocation*, size_t> group_of;
+  for (Entry* entry : ordered) {
+    const auto [found, is_new] = group_of.emplace(entry->memory.get(), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[found->second].entries.push_back(entry);
+  }
+  return groups;
+}
 
 // Every owner must be able to bring it back, because any of them may be the last that is left.
 bool Registry::CanComeBack(const Entry& entry) {
+  if (entry.owners.empty() || entry.host_copy != nullptr) return true;
   return !entry.encoded.empty() &&
          std::all_of(entry.owners.begin(), entry.owners.end(),
                      [](const OwnerRecord* owner) { return owner->resolver != nullptr; });
@@ -79,28 +119,19 @@ bool Registry::EvictFor(uint64_t bytes) {
   if (bytes == 0) return true;
   Garbage garbage(*this);
   MutexLock lock(mutex_);
-  std::vector<Entry*> ordered;
-  for (const auto& [uid, entry] : entries_) {
-    if (entry->memory != nullptr) ordered.push_back(entry.get());
-  }
-  std::sort(ordered.begin(), ordered.end(),
-            [](const Entry* a, const Entry* b) { return a->sequence < b->sequence; });
-  std::vector<Group> groups;
-  std::map<const DeviceAllocation*, size_t> group_of;
-  for (Entry* entry : ordered) {
-    const auto [found, is_new] = group_of.emplace(entry->memory.get(), groups.size());
-    if (is_new) groups.emplace_back().candidate.reclaimable = true;
-    Group& group = groups[found->second];
-    group.entries.push_back(entry);
-    group.may_leave &= entry->leases == 0 && (entry->owners.empty() || CanComeBack(*entry));
-    group.candidate.bytes = entry->memory->reserved_bytes();
-    group.candidate.reclaimable &= entry->owners.empty();
-    group.candidate.last_used = std::max(group.candidate.last_used, entry->last_used);
-    group.candidate.seconds_to_return += entry->evaluation_seconds;
-  }
-  std::erase_if(groups, [](const Group& group) { return !group.may_leave; });
+  std::vector<Group> groups = Groups();
+  std::erase_if(groups,
+                [](const Group& group) { return group.leased() || !group.All(CanComeBack); });
   std::vector<EvictionCandidate> candidates;
-  for (const Group& group : groups) candidates.push_back(group.candidate);
+  for (const Group& group : groups) {
+    EvictionCandidate& candidate = candidates.emplace_back();
+    candidate.bytes = group.bytes();
+    candidate.reclaimable = group.unowned();
+    for (const Entry* entry : group.entries) {
+      candidate.last_used = std::max(candidate.last_used, entry->last_used);
+      candidate.seconds_to_return += entry->evaluation_seconds;
+    }
+  }
   const std::vector<size_t> victims = ChooseVictims(candidates, bytes);
   for (const size_t victim : victims) {
     for (Entry* entry : groups[victim].entries) Evict(*entry, garbage);
@@ -112,15 +143,11 @@ uint64_t Registry::Trim() {
   Garbage garbage(*this);
   uint64_t bytes = 0;
   MutexLock lock(mutex_);
-  std::vector<Entry*> unowned;
-  for (const auto& [uid, entry] : entries_) {
-    if (entry->owners.empty() && entry->leases == 0 && entry->state == Residency::kResident) {
-      unowned.push_back(entry.get());
+  for (const Group& group : Groups()) {
+    if (group.unowned() && !group.leased()) bytes += group.bytes();
+    for (Entry* entry : group.entries) {
+      if (entry->owners.empty() && entry->leases == 0) Forget(*entry, garbage);
     }
-  }
-  for (Entry* entry : unowned) {
-    if (entry->memory.use_count() == 1) bytes += entry->memory->reserved_bytes();
-    Forget(*entry, garbage);
   }
   return bytes;
 }
@@ -134,51 +161,97 @@ absl::StatusOr<std::vector<OwnerRecord*>> Registry::FindOwners(
   return records;
 }
 
-absl::StatusOr<std::vector<uint64_t>> Registry::WakeUp(absl::Span<const uint64_t> owners) {
+absl::StatusOr<std::vector<LeavingBytes>> Registry::LeavingWith(absl::Span<const uint64_t> owners) {
+  std::vector<LeavingBytes> leaving;
   MutexLock lock(mutex_);
   NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnerRecord*> records, FindOwners(owners));
-  std::vector<uint64_t> slept;
-  for (OwnerRecord* record : records) {
-    if (std::exchange(record->asleep, false)) slept.push_back(record->id);
+  for (const Group& group : Groups()) {
+    if (!group.HasOwnerAmong(records) || group.HasOwnerAwake(records) || group.leased() ||
+        group.All([](const Entry& entry) { return entry.host_copy != nullptr; })) {
+      continue;
+    }
+    LeavingBytes& bytes = leaving.emplace_back();
+    for (const Entry* entry : group.entries) bytes.tensors.push_back(entry->uid);
+    bytes.name = group.entries.front()->name;
+    bytes.lease = Pin(*group.entries.front());
   }
-  return slept;
+  return leaving;
 }
 
 absl::StatusOr<SleepReport> Registry::PutToSleep(absl::Span<const uint64_t> owners,
                                                  HostCopies copies) {
-  SleepReport report;
   Garbage garbage(*this);
   MutexLock lock(mutex_);
   NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnerRecord*> records, FindOwners(owners));
-  for (OwnerRecord* record : records) record->asleep = true;
-  absl::flat_hash_set<const Entry*> seen;
   for (OwnerRecord* record : records) {
-    for (Entry* entry : record->tensors) {
-      const bool is_new = seen.insert(entry).second;
-      if (!is_new || entry->state != Residency::kResident || entry->memory == nullptr) continue;
-      EvictSleeping(*entry, copies, report, garbage);
+    record->asleep = true;
+    record->waking = false;
+  }
+  return EvictSleeping(records, copies, garbage);
+}
+
+SleepReport Registry::EvictSleeping(absl::Span<OwnerRecord* const> sleepers, HostCopies& copies,
+                                    Garbage& garbage) {
+  SleepReport report;
+  for (const Group& group : Groups()) {
+    if (!group.HasOwnerAmong(sleepers)) continue;
+    if (group.HasOwnerAwake({})) {
+      report.bytes_of_others_awake += group.bytes();
+    } else if (group.leased()) {
+      report.bytes_leased += group.bytes();
+    } else if (!group.All([&](const Entry& entry) {
+                 return copies.contains(entry.uid.value) || CanComeBack(entry);
+               })) {
+      report.bytes_without_way_back += group.bytes();
+    } else {
+      report.bytes_given_back += group.bytes();
+      for (Entry* entry : group.entries) {
+        const auto copy = copies.find(entry->uid.value);
+        if (copy != copies.end()) entry->host_copy.swap(copy->second);
+        Evict(*entry, garbage);
+      }
     }
   }
   return report;
 }
 
-void Registry::EvictSleeping(Entry& entry, HostCopies& copies, SleepReport& report,
-                             Garbage& garbage) {
-  const uint64_t bytes = entry.memory->reserved_bytes();
-  const auto copy = copies.find(entry.uid.value);
-  if (std::any_of(entry.owners.begin(), entry.owners.end(),
-                  [](const OwnerRecord* owner) { return !owner->asleep; })) {
-    report.bytes_of_others_awake += bytes;
-  } else if (entry.leases > 0) {
-    report.bytes_leased += bytes;
-  } else if (copy == copies.end() && !CanComeBack(entry)) {
-    report.bytes_without_way_back += bytes;
-  } else {
-    if (copy != copies.end()) entry.host_copy = std::move(copy->second);
-    // An allocation that other tensors share leaves with the last of them.
-    if (entry.memory.use_count() == 1) report.bytes_given_back += bytes;
-    Evict(entry, garbage);
+absl::Status Registry::BeginWake(absl::Span<const uint64_t> owners) {
+  MutexLock lock(mutex_);
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnerRecord*> records, FindOwners(owners));
+  for (OwnerRecord* record : records) {
+    ++record->wakes;
+    if (std::exchange(record->asleep, false)) record->waking = true;
   }
+  return absl::OkStatus();
+}
+
+void Registry::EndWake(absl::Span<const uint64_t> owners, bool succeeded) {
+  HostCopies none;
+  Garbage garbage(*this);
+  MutexLock lock(mutex_);
+  std::vector<OwnerRecord*> ended;
+  for (const uint64_t id : owners) {
+    const auto found = owners_.find(id);
+    if (found == owners_.end()) continue;  // released meanwhile
+    OwnerRecord& record = *found->second;
+    --record.wakes;
+    if (record.wakes > 0 && !succeeded) continue;  // another decides
+    record.asleep |= record.waking && !succeeded;
+    record.waking = false;
+    ended.push_back(&record);
+  }
+  if (!succeeded) EvictSleeping(ended, none, garbage);
+  for (const OwnerRecord* record : ended) {
+    for (Entry* entry : record->tensors) SettleCopy(*entry, garbage);
+  }
+}
+
+void Registry::SettleCopy(Entry& entry, Garbage& garbage) {
+  const bool asleep =
+      std::all_of(entry.owners.begin(), entry.owners.end(),
+                  [](const OwnerRecord* owner) { return owner->asleep || owner->waking; });
+  if (entry.state != Residency::kResident || (asleep && !entry.owners.empty())) return;
+  garbage.copies.push_back(std::move(entry.host_copy));
 }
 
 std::string Registry::LargestHolders() const {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -266,6 +267,104 @@ TEST_F(BankLifeTest, AfterAWakeThatFailsTheOwnerSleepsAsBeforeAndCanBeWokenAgain
   ExpectContents(model, weights);
 }
 
+TEST_F(BankLifeTest, AfterAWakeThatFailsTheHostCopiesAreStillThere) {
+  Make({});
+  const TestWeights weights(2);
+  const Model model = Load("prefill", weights, /*can_return=*/false);
+  ASSERT_TRUE(bank_->Sleep(model.owner, {.keep_host_copy = true}).ok());
+  for (const uint64_t nth : {2, 3, 4}) {
+    memory_->InjectFault({.call = HostMemory::Fault::Call::kAllocate, .nth = nth});
+    EXPECT_TRUE(absl::IsResourceExhausted(bank_->Wake(model.owner)));
+    EXPECT_EQ(Live(), 0u) << "what had come back is gone again";
+  }
+  ASSERT_TRUE(bank_->Wake(model.owner).ok());
+  ExpectContents(model, weights);
+  EXPECT_EQ(bank_->Sleep(model.owner)->bytes_without_way_back, 4 * kPage)
+      << "once all is there, the copies are gone";
+}
+
+TEST_F(BankLifeTest, AWakeThatFailsDoesNotDependOnTheCheckpointWhenThereAreHostCopies) {
+  Make({});
+  const TestWeights weights(2);
+  const Model model = Load("prefill", weights);
+  ASSERT_TRUE(bank_->Sleep(model.owner, {.keep_host_copy = true}).ok());
+  ASSERT_TRUE(std::filesystem::remove(weights.path()));
+  memory_->InjectFault({.call = HostMemory::Fault::Call::kAllocate, .nth = 3});
+  EXPECT_FALSE(bank_->Wake(model.owner).ok());
+  EXPECT_EQ(Live(), 0u);
+  const absl::Status status = bank_->Wake(model.owner);
+  ASSERT_TRUE(status.ok()) << status;
+  ExpectContents(model, weights);
+}
+
+// A Wake inside another's progress stands for one on another thread that ends at that moment.
+TEST_F(BankLifeTest, AWakeThatFailsDoesNotUndoAnotherThatSucceeded) {
+  Make({});
+  const TestWeights weights(2);
+  const Model prefill = Load("prefill", weights);
+  const Model kvcache = Load("kvcache", weights);
+  ASSERT_TRUE(bank_->Sleep({&prefill.owner, &kvcache.owner}).ok());
+  bool stop = false;
+  EvaluateAllOptions options;
+  options.cancelled = [&] { return stop; };
+  options.progress = [&](const LoadProgress&) {
+    EXPECT_TRUE(bank_->Wake(prefill.owner).ok());
+    stop = true;
+  };
+  EXPECT_TRUE(absl::IsCancelled(bank_->Wake(prefill.owner, options)));
+  EXPECT_EQ(Live(), 4 * kPage);
+  EXPECT_EQ(bank_->Sleep(kvcache.owner)->bytes_of_others_awake, 4 * kPage) << "prefill is awake";
+}
+
+TEST_F(BankLifeTest, WhenAllWakesOfAnOwnerFailItSleepsAsBefore) {
+  Make({});
+  const TestWeights weights(2);
+  const Model model = Load("prefill", weights, /*can_return=*/false);
+  ASSERT_TRUE(bank_->Sleep(model.owner, {.keep_host_copy = true}).ok());
+  bool stop = false;
+  EvaluateAllOptions options;
+  options.cancelled = [&] { return stop; };
+  options.progress = [&](const LoadProgress&) {
+    memory_->InjectFault({.call = HostMemory::Fault::Call::kAllocate, .nth = 2});
+    EXPECT_FALSE(bank_->Wake(model.owner).ok());
+    stop = true;
+  };
+  EXPECT_TRUE(absl::IsCancelled(bank_->Wake(model.owner, options)));
+  EXPECT_EQ(Live(), 0u);
+  ASSERT_TRUE(bank_->Wake(model.owner).ok());
+  ExpectContents(model, weights);
+}
+
+TEST_F(BankLifeTest, AnOwnerReleasedDuringAWakeDoesNotKeepTheOthersHalfAwake) {
+  Make({});
+  const TestWeights a(2), b(2, 100);
+  const Model first = Load("first", a);
+  Model second = Load("second", b);
+  ASSERT_TRUE(bank_->Sleep({&first.owner, &second.owner}).ok());
+  EvaluateAllOptions options;
+  options.progress = [&](const LoadProgress&) { second.owner.Release(); };
+  EXPECT_TRUE(absl::IsCancelled(bank_->Wake({&first.owner, &second.owner}, options)));
+  EXPECT_EQ(Live(), 0u) << "the one that is left sleeps again";
+  ASSERT_TRUE(bank_->Wake(first.owner).ok());
+  ExpectContents(first, a);
+}
+
+TEST_F(BankLifeTest, OnlyWhatLeavesIsCopied) {
+  Make({});
+  const TestWeights weights(2);
+  const Model prefill = Load("prefill", weights, /*can_return=*/false);
+  const Model kvcache = Load("kvcache", weights, /*can_return=*/false);
+  memory_->InjectFault({.call = HostMemory::Fault::Call::kRead, .nth = 1, .for_ever = true});
+  const auto shared = bank_->Sleep(prefill.owner, {.keep_host_copy = true});
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  EXPECT_EQ(shared->bytes_of_others_awake, 4 * kPage);
+  std::vector<Lease> leases;
+  for (const Uid uid : kvcache.uids) leases.push_back(bank_->Get(uid).value());
+  const auto leased = bank_->Sleep(kvcache.owner, {.keep_host_copy = true});
+  ASSERT_TRUE(leased.ok()) << leased.status();
+  EXPECT_EQ(leased->bytes_leased, 4 * kPage);
+}
+
 TEST_F(BankLifeTest, UnownedTensorsAreFoundAgainUntilTheirRoomIsNeeded) {
   Make({.budget_bytes = 4 * kPage, .keep_unowned = true, .share_content = false});
   const TestWeights a(1), b(1, 100), c(1, 200);
@@ -293,6 +392,19 @@ TEST_F(BankLifeTest, TrimDropsWhatNobodyOwns) {
   const Model second = Load("second", b);
   EXPECT_EQ(bank_->Trim(), 2 * kPage);
   ExpectContents(second, b);
+}
+
+TEST_F(BankLifeTest, TrimCountsEqualContentsThatLeaveTogether) {
+  Make({.keep_unowned = true});
+  const TestWeights original(1), copy(1);
+  {
+    const Model first = Load("original", original);
+    Load("copy", copy);
+    EXPECT_EQ(bank_->Trim(), 0u) << "the original has the same bytes, and an owner";
+    Load("copy", copy);
+  }
+  EXPECT_EQ(bank_->Trim(), 2 * kPage);
+  EXPECT_EQ(Live(), 0u);
 }
 
 TEST_F(BankLifeTest, AskedForNoRoomNothingLeaves) {
@@ -409,6 +521,35 @@ TEST_F(BankLifeTest, SharedContentsLeaveTheDeviceTogether) {
   ExpectContents(second, copy);
   ExpectContents(third, other);
   EXPECT_LE(memory_->Usage().peak_bytes, 3 * kPage);
+}
+
+TEST_F(BankLifeTest, WhatASleeperSharesByContentStaysForThoseWhoAreAwake) {
+  Make({});
+  const TestWeights original(1), copy(1);
+  const Model first = Load("original", original);
+  const Model second = Load("copy", copy);
+  const SleepReport none = bank_->Sleep(first.owner).value();
+  EXPECT_EQ(none.bytes_of_others_awake, 2 * kPage);
+  EXPECT_EQ(none.bytes_given_back, 0u);
+  EXPECT_EQ(bank_->Totals().evictions, 0u) << "it would give nothing back";
+  const SleepReport all = bank_->Sleep(second.owner).value();
+  EXPECT_EQ(all.bytes_given_back, 2 * kPage);
+  EXPECT_EQ(Live(), 0u);
+  ASSERT_TRUE(bank_->Wake({&first.owner, &second.owner}).ok());
+  EXPECT_EQ(Live(), 2 * kPage);
+  EXPECT_EQ(bank_->Sleep({&first.owner, &second.owner})->bytes_given_back, 2 * kPage)
+      << "shared bytes count once";
+}
+
+TEST_F(BankLifeTest, EqualContentsShareAHostCopyToo) {
+  Make({});
+  const TestWeights original(1), copy(1);
+  const Model first = Load("original", original, /*can_return=*/false);
+  const Model second = Load("copy", copy, /*can_return=*/false);
+  EXPECT_EQ(bank_->Sleep(first.owner)->bytes_of_others_awake, 2 * kPage);
+  EXPECT_EQ(bank_->Sleep(second.owner, {.keep_host_copy = true})->bytes_given_back, 2 * kPage);
+  ExpectContents(first, original);
+  ExpectContents(second, copy);
 }
 
 }  // namespace
