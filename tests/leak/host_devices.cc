@@ -1,16 +1,27 @@
+#include <utility>
+
 #include "bank/host_memory.h"
 #include "tests/leak/leak_test.h"
 
 namespace npubank {
+namespace {
+
+TestDevice MakeHostDevice(HostMemory::Options options) {
+  auto memory = std::make_shared<HostMemory>(options);
+  const auto count = [memory] {
+    const DeviceUsage usage = memory->Usage();
+    return DeviceCount{.bytes = usage.live_bytes, .allocations = usage.live_allocations};
+  };
+  return {.memory = std::move(memory), .count = count};
+}
+
+}  // namespace
 
 std::vector<DeviceUnderTest> DevicesUnderTest() {
   return {
-      {"HostMemory", [] { return std::make_shared<HostMemory>(); }},
+      {"HostMemory", [] { return MakeHostDevice({}); }},
       {"StagedHostMemory",
-       [] {
-         return std::make_shared<HostMemory>(
-             HostMemory::Options{.host_writable = false, .staging_bytes = 256});
-       }},
+       [] { return MakeHostDevice({.host_writable = false, .staging_bytes = 256}); }},
   };
 }
 

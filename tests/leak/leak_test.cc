@@ -8,19 +8,16 @@ namespace npubank {
 
 void LeakTest::SetUp() {
   device_ = GetParam().make();
-  ASSERT_NE(device_, nullptr);
-  bank_ = Bank::Create(device_, {.workers = std::make_shared<Workers>(0)});
+  ASSERT_NE(device_.memory, nullptr);
+  bank_ = Bank::Create(device_.memory, {.workers = std::make_shared<Workers>(0)});
+  guard_.emplace(std::vector{bank_});
 }
 
 void LeakTest::TearDown() {
-  if (device_ == nullptr) return;
-  const AuditReport report = bank_->Audit();
-  EXPECT_TRUE(report.clean()) << report.ToString();
-  EXPECT_EQ(bank_->Totals().unique_tensors, 0u);
-  ExpectNothingOnTheDevice();
+  if (device_.memory == nullptr) return;
+  guard_.reset();
   bank_.reset();
   ExpectNothingOnTheDevice();
-  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
 }
 
 TestSubmodel LeakTest::Open(const std::string& name, const TestWeights& weights) {
@@ -71,15 +68,19 @@ void LeakTest::ExpectOneCopyAndNoSource() {
   EXPECT_TRUE(report.clean()) << report.ToString();
   const BankTotals totals = bank_->Totals();
   EXPECT_EQ(totals.resident_bytes, weights_.Bytes());
-  EXPECT_EQ(totals.device_bytes, device_->Usage().live_bytes);
-  EXPECT_LE(device_->Usage().live_allocations, weights_.size());
+  EXPECT_EQ(totals.device_bytes, device_.count().bytes);
+  EXPECT_LE(device_.count().allocations, weights_.size());
   EXPECT_EQ(totals.evaluations, weights_.size()) << "each weight was evaluated once";
   EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
 }
 
 void LeakTest::ExpectNothingOnTheDevice() {
-  EXPECT_EQ(device_->Usage().live_bytes, 0u);
-  EXPECT_EQ(device_->Usage().live_allocations, 0u);
+  EXPECT_EQ(device_.count().bytes, 0u);
+  EXPECT_EQ(device_.count().allocations, 0u);
+}
+
+std::string DeviceName(const ::testing::TestParamInfo<DeviceUnderTest>& device) {
+  return device.param.name;
 }
 
 }  // namespace npubank

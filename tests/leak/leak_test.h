@@ -8,20 +8,40 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "bank/bank.h"
 #include "bank/device_memory.h"
+#include "bank/testing.h"
 #include "tests/support/test_weights.h"
 
 namespace npubank {
 
+// What the device itself has given out. On the software NPU its driver says so, which knows nothing
+// of our books.
+struct DeviceCount {
+  uint64_t bytes = 0;
+  uint64_t allocations = 0;
+};
+
+// Memory in which each tensor is one allocation of whole pages.
+struct TestDevice {
+  static constexpr uint64_t kPage = 4096;
+  std::shared_ptr<DeviceMemory> memory;
+  std::function<DeviceCount()> count;
+};
+
 struct DeviceUnderTest {
   std::string name;
-  std::function<std::shared_ptr<DeviceMemory>()> make;
+  std::function<TestDevice()> make;
+
+  friend void PrintTo(const DeviceUnderTest& device, std::ostream* out) { *out << device.name; }
 };
 std::vector<DeviceUnderTest> DevicesUnderTest();
 
@@ -35,7 +55,7 @@ struct TestSubmodel {
 class LeakTest : public ::testing::TestWithParam<DeviceUnderTest> {
  protected:
   void SetUp() override;
-  // Everything is dropped by now: the three counts must be zero.
+  // Everything is dropped by now: the guard looks for what is left, then the device itself is asked.
   void TearDown() override;
 
   // Opens the checkpoint as a loader does and registers nothing yet.
@@ -50,15 +70,18 @@ class LeakTest : public ::testing::TestWithParam<DeviceUnderTest> {
   void Run(const TestSubmodel& submodel) { Run(submodel, weights_); }
   void Run(const TestSubmodel& submodel, const TestWeights& weights);
 
-  // One copy of every weight on the device, no source held, by the audit, by the device memory's
-  // own count and by the retention accounting.
+  // One copy of every weight on the device, no source held, by the audit, by the device's own count
+  // and by the retention accounting.
   void ExpectOneCopyAndNoSource();
   void ExpectNothingOnTheDevice();
 
   TestWeights weights_{3};
-  std::shared_ptr<DeviceMemory> device_;
+  TestDevice device_;
   std::shared_ptr<Bank> bank_;
+  std::optional<LeakGuard> guard_;
 };
+
+std::string DeviceName(const ::testing::TestParamInfo<DeviceUnderTest>& device);
 
 }  // namespace npubank
 

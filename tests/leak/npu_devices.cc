@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "runtime/level_zero/device.h"
 #include "runtime/memory/npu_memory.h"
 #include "tests/leak/leak_test.h"
@@ -7,17 +9,25 @@
 namespace npubank {
 namespace {
 
-std::shared_ptr<DeviceMemory> MakeNpuMemory() {
+TestDevice MakeNpuDevice() {
   auto device = level_zero::Device::Open(level_zero::DeviceChoice::kSoftware);
   EXPECT_TRUE(device.ok()) << device.status();
-  if (!device.ok()) return nullptr;
+  if (!device.ok()) return {};
+  const level_zero::SoftwareNpuExtension* const software = (*device)->software();
+  EXPECT_NE(software, nullptr) << "not the software NPU";
   auto memory = NpuMemory::Create(*std::move(device));
   EXPECT_TRUE(memory.ok()) << memory.status();
-  return memory.ok() ? *std::move(memory) : nullptr;
+  if (software == nullptr || !memory.ok()) return {};
+  const auto count = [software] {
+    level_zero::SoftwareNpuStatistics driver;
+    software->pfnGetStatistics(&driver);
+    return DeviceCount{.bytes = driver.live_bytes, .allocations = driver.live_allocations};
+  };
+  return {.memory = *std::move(memory), .count = count};
 }
 
 }  // namespace
 
-std::vector<DeviceUnderTest> DevicesUnderTest() { return {{"SoftwareNpu", MakeNpuMemory}}; }
+std::vector<DeviceUnderTest> DevicesUnderTest() { return {{"SoftwareNpu", MakeNpuDevice}}; }
 
 }  // namespace npubank

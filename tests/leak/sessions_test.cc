@@ -1,13 +1,15 @@
-// Real compiled submodels on the software NPU: load, run and drop in different orders; the driver's
-// own counts are the witness, checked to zero after each test by the fixture.
+// Real compiled submodels on the software NPU: load, run and drop in different orders. A guard looks
+// for what a test left in the bank; the driver's own counts are checked to zero by the fixture.
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "bank/testing.h"
 #include "lazy_tensor/formats/checkpoint.h"
 #include "lazy_tensor/retention.h"
 #include "tests/support/npu_fixture.h"
@@ -18,6 +20,15 @@ namespace {
 
 class SessionsLeakTest : public NpuTest {
  protected:
+  void SetUp() override {
+    NpuTest::SetUp();
+    if (place_.bank != nullptr) guard_.emplace(std::vector{place_.bank});
+  }
+  void TearDown() override {
+    guard_.reset();
+    NpuTest::TearDown();
+  }
+
   std::unique_ptr<Session> Load(const std::vector<int64_t>& chunks) {
     auto checkpoint = Checkpoint::Open(model_.folder());
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
@@ -55,6 +66,7 @@ class SessionsLeakTest : public NpuTest {
   }
 
   TestModel model_;
+  std::optional<LeakGuard> guard_;
 };
 
 TEST_F(SessionsLeakTest, PrefillThenKvcache) {

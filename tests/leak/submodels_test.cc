@@ -72,7 +72,7 @@ TEST_P(SubmodelsLeakTest, OneIsDroppedWhileTheOtherRuns) {
   ExpectOneCopyAndNoSource();
   Run(kvcache);
   kvcache = TestSubmodel();
-  EXPECT_EQ(device_->Usage().live_allocations, 1u) << "only what still runs is kept";
+  EXPECT_EQ(device_.count().allocations, 1u) << "only what still runs is kept";
   EXPECT_TRUE(bank_->Audit().clean()) << bank_->Audit().ToString();
 }
 
@@ -91,7 +91,7 @@ TEST_P(SubmodelsLeakTest, AnEvaluationThatFailsHalfwayIsRetried) {
 
   source->FailRead(3);
   EXPECT_TRUE(absl::IsDataLoss(Evaluate(prefill)));
-  EXPECT_EQ(device_->Usage().live_allocations, 2u) << "what failed holds nothing";
+  EXPECT_EQ(device_.count().allocations, 2u) << "what failed holds nothing";
   EXPECT_EQ(LiveSourceBytes(), 2 * kElements * sizeof(float)) << "what is not there yet is kept";
   EXPECT_TRUE(bank_->Audit().clean()) << bank_->Audit().ToString();
 
@@ -149,9 +149,7 @@ TEST_P(SubmodelsLeakTest, ASubmodelThatIsNeverEvaluatedLeavesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(On, SubmodelsLeakTest, ::testing::ValuesIn(DevicesUnderTest()),
-                         [](const ::testing::TestParamInfo<DeviceUnderTest>& device) {
-                           return device.param.name;
-                         });
+                         DeviceName);
 
 }  // namespace
 }  // namespace npubank

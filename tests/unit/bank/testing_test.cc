@@ -51,5 +51,49 @@ TEST(LeakGuard, NamesTheOwnerAndTheLeaseThatAreLeft) {
       "'wq' resident, 4096 device bytes, 1 leases, owners: forgotten");
 }
 
+TEST(LeakGuard, NamesTheTensorThatIsKeptThoughItIsNowhere) {
+  const auto bank = Bank::Create(std::make_shared<HostMemory>(), {});
+  const TestWeights weights(1);
+  Owner owner;
+  const auto sleep = [&] {
+    owner = bank->AddOwner("sleeper", {.resolver = weights.Resolver()});
+    ASSERT_TRUE(bank->Register(owner, weights.Submodel()[0], "wq").ok());
+    ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
+    ASSERT_TRUE(bank->Sleep(owner).ok());
+  };
+  EXPECT_NONFATAL_FAILURE(
+      {
+        const LeakGuard guard({bank});
+        sleep();
+      },
+      "tensors: 1, 0 at the start");
+}
+
+TEST(LeakGuard, SeesDeviceMemoryThatIsNotTheBanks) {
+  const auto memory = std::make_shared<HostMemory>();
+  const auto bank = Bank::Create(memory, {});
+  const auto known = memory->Allocate(5000, "an arena that was there before").value();
+  std::unique_ptr<DeviceAllocation> arena;
+  EXPECT_NONFATAL_FAILURE(
+      {
+        const LeakGuard guard({bank});
+        arena = memory->Allocate(100, "arena").value();
+      },
+      "the audit says: the device memory counts 12288 bytes; tensors have 0 and others 8192");
+}
+
+TEST(LeakGuard, IsSilentAboutWhatWasThereBefore) {
+  const auto memory = std::make_shared<HostMemory>();
+  const auto bank = Bank::Create(memory, {});
+  const TestWeights weights(1);
+  const std::vector<LazyTensor> held = weights.Submodel();
+  const auto arena = memory->Allocate(5000, "arena").value();
+  const Owner owner = bank->AddOwner("prefill");
+  ASSERT_TRUE(bank->Register(owner, held[0], "wq").ok());
+  const LeakGuard guard({bank});
+  const Owner other = bank->AddOwner("kvcache");
+  ASSERT_TRUE(bank->Register(other, weights.Submodel()[0], "wq").ok());
+}
+
 }  // namespace
 }  // namespace npubank

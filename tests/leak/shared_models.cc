@@ -1,0 +1,376 @@
+#include "tests/leak/shared_models.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "lazy_tensor/evaluate.h"
+#include "lazy_tensor/retention.h"
+#include "tests/support/scripted_source.h"
+
+namespace npubank {
+namespace {
+
+constexpr int64_t kElements = 8;
+constexpr uint64_t kSourceBytes = kElements * sizeof(float);
+
+const std::shared_ptr<ScriptedSource>& Models() {
+  static const auto& source = *new std::shared_ptr<ScriptedSource>(
+      ScriptedSource::Make("models", CountingFloats(3 * kElements)));
+  return source;
+}
+
+// A stored vector, converted: something has to be evaluated, and an evicted one can come back.
+RecipePtr RecipeOf(size_t weight) {
+  const TensorType type =
+      TensorType::Create(ElementType::kF32, Shape::Create({kElements}).value()).value();
+  const RecipePtr stored =
+      Recipe::Constant(Models(), weight * kSourceBytes, type, absl::StrCat(weight)).value();
+  return Recipe::Convert(stored, ElementType::kF16).value();
+}
+
+absl::StatusOr<RecipePtr> Resolve(absl::string_view name) {
+  return RecipeOf(name[0] - '0')->inputs()[0];
+}
+
+Uid UidOf(size_t weight) {
+  static const auto& uids =
+      *new std::vector<Uid>{Uid::Of(RecipeOf(0)->digest()), Uid::Of(RecipeOf(1)->digest()),
+                            Uid::Of(RecipeOf(2)->digest())};
+  return uids[weight];
+}
+
+const std::vector<std::byte>& ExpectedBytes(Uid uid) {
+  static const auto& expected = *new std::vector<std::vector<std::byte>>([] {
+    std::vector<std::vector<std::byte>> all;
+    for (size_t weight = 0; weight < 3; ++weight) {
+      std::vector<std::byte>& bytes = all.emplace_back(kElements * sizeof(uint16_t));
+      EXPECT_TRUE(npubank::Evaluate(*RecipeOf(weight), absl::MakeSpan(bytes), {}).ok());
+    }
+    return all;
+  }());
+  for (size_t weight = 0; weight < expected.size(); ++weight) {
+    if (UidOf(weight) == uid) return expected[weight];
+  }
+  return expected.front();
+}
+
+}  // namespace
+
+std::vector<Operation> PlainOperations() {
+  return {Operation::kLoad, Operation::kEvaluate, Operation::kRun,   Operation::kSleep,
+          Operation::kWake, Operation::kDrop,     Operation::kBegin, Operation::kEnd};
+}
+
+std::vector<Operation> AllOperations() {
+  std::vector<Operation> all = PlainOperations();
+  all.insert(all.end(), {Operation::kFailFirst, Operation::kFailSecond, Operation::kFailToWake,
+                         Operation::kSleepWithCopy});
+  return all;
+}
+
+std::string Words(const std::vector<Step>& steps) {
+  return absl::StrJoin(steps, " ", [](std::string* out, const Step& step) {
+    absl::StrAppend(out, step.submodel, std::string(1, static_cast<char>(step.operation)));
+  });
+}
+
+SharedModels::SharedModels(const TestDevice& device, std::vector<int> model_of)
+    : device_(device),
+      bank_(Bank::Create(device.memory, {.share_content = false})),
+      guard_({bank_}),
+      submodels_(model_of.size()) {
+  for (size_t i = 0; i < model_of.size(); ++i) submodels_[i].model = model_of[i];
+}
+
+SharedModels::~SharedModels() {
+  for (size_t i = 0; i < submodels_.size(); ++i) {
+    if (Possible({Operation::kEnd, i})) End(i);
+    Drop(i);
+  }
+}
+
+std::array<size_t, 2> SharedModels::WeightsOf(size_t submodel) const {
+  return {0, static_cast<size_t>(1 + submodels_[submodel].model)};
+}
+
+size_t SharedModels::PlaceOf(size_t submodel) const {
+  return std::find(loaded_.begin(), loaded_.end(), submodel) - loaded_.begin();
+}
+
+bool SharedModels::Possible(Step step) const {
+  const bool running = !submodels_[step.submodel].leases.empty();
+  if (step.operation == Operation::kBegin) return !running;
+  if (step.operation == Operation::kEnd) return running;
+  return true;
+}
+
+void SharedModels::Do(Step step) {
+  const size_t i = step.submodel;
+  switch (step.operation) {
+    case Operation::kLoad:
+      return Load(i);
+    case Operation::kEvaluate:
+      return Evaluate(i);
+    case Operation::kFailFirst:
+      return Evaluate(i, 1);
+    case Operation::kFailSecond:
+      return Evaluate(i, 2);
+    case Operation::kRun:
+      Run(i);
+      return;
+    case Operation::kSleep:
+      return Sleep(i, /*keep_host_copy=*/false);
+    case Operation::kSleepWithCopy:
+      return Sleep(i, /*keep_host_copy=*/true);
+    case Operation::kWake:
+      return Wake(i);
+    case Operation::kFailToWake:
+      return Wake(i, 2);
+    case Operation::kDrop:
+      return Drop(i);
+    case Operation::kBegin:
+      submodels_[i].leases = Run(i);
+      for (const size_t weight : WeightsOf(i)) {
+        if (!submodels_[i].leases.empty()) weights_[weight].leases.insert(i);
+      }
+      return;
+    case Operation::kEnd:
+      return End(i);
+  }
+}
+
+void SharedModels::Load(size_t i) {
+  Submodel& submodel = submodels_[i];
+  if (!IsLoaded(i)) {
+    submodel.owner = bank_->AddOwner(absl::StrCat(i), {.resolver = Resolve});
+    loaded_.push_back(i);
+  }
+  for (const size_t number : WeightsOf(i)) {
+    Weight& weight = weights_[number];
+    const LazyTensor tensor(RecipeOf(number));
+    const auto registered = bank_->Register(submodel.owner, tensor, absl::StrCat(number));
+    EXPECT_TRUE(registered.ok()) << registered.status();
+    EXPECT_EQ(registered->hit, weight.known);
+    EXPECT_EQ(tensor.detached(), weight.known) << "a hit detaches at once, a miss does not";
+    if (!weight.known) {
+      weight.holds_source = true;
+      submodel.tensors.push_back(tensor);
+    }
+    weight.known = true;
+    weight.owners.insert(i);
+  }
+}
+
+void SharedModels::Evaluate(size_t i, int failing_read) {
+  Models()->FailRead(failing_read);
+  const absl::Status status = bank_->EvaluateAndAllocate(submodels_[i].owner);
+  Models()->FailRead(0);
+  CheckLoaded(i, status, failing_read);
+}
+
+// One read brings a weight that is not resident, none if a copy was kept.
+bool SharedModels::CheckLoaded(size_t i, const absl::Status& status, int failing_read) {
+  if (!IsLoaded(i)) {
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    return false;
+  }
+  int reads = 0;
+  for (const size_t number : WeightsOf(i)) {
+    Weight& weight = weights_[number];
+    if (!weight.resident && !weight.host_copy && ++reads == failing_read) {
+      EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+      EXPECT_TRUE(absl::StrContains(status.message(), absl::StrCat("'", number, "'"))) << status;
+      weight.failed = true;
+      return false;
+    }
+    BecomesResident(weight);
+  }
+  EXPECT_TRUE(status.ok()) << status;
+  return true;
+}
+
+// Whoever is known can be run, in any state: what is not on the device comes.
+std::vector<Lease> SharedModels::Run(size_t i) {
+  std::vector<Lease> leases;
+  for (const size_t number : WeightsOf(i)) {
+    absl::StatusOr<Lease> lease = bank_->Get(UidOf(number));
+    if (!weights_[number].known) {
+      EXPECT_TRUE(absl::IsNotFound(lease.status())) << lease.status();
+      return {};
+    }
+    EXPECT_TRUE(lease.ok()) << lease.status();
+    if (!lease.ok()) return {};
+    leases.push_back(*std::move(lease));
+    BecomesResident(weights_[number]);
+  }
+  CheckBytes(leases);
+  return leases;
+}
+
+void SharedModels::CheckBytes(const std::vector<Lease>& leases) const {
+  for (const Lease& lease : leases) {
+    EXPECT_EQ(bank_->Get(lease.uid())->address(), lease.address());
+    std::vector<std::byte> bytes(lease.type().bytes());
+    EXPECT_TRUE(bank_->Read(lease.uid(), 0, absl::MakeSpan(bytes)).ok());
+    EXPECT_EQ(bytes, ExpectedBytes(lease.uid()));
+  }
+}
+
+void SharedModels::Sleep(size_t i, bool keep_host_copy) {
+  const absl::StatusOr<SleepReport> report =
+      bank_->Sleep(submodels_[i].owner, {.keep_host_copy = keep_host_copy});
+  if (!IsLoaded(i)) {
+    EXPECT_TRUE(absl::IsInvalidArgument(report.status())) << report.status();
+    return;
+  }
+  ASSERT_TRUE(report.ok()) << report.status();
+  const SleepReport expected = FallsAsleep(i, keep_host_copy);
+  EXPECT_EQ(report->bytes_given_back, expected.bytes_given_back);
+  EXPECT_EQ(report->bytes_of_others_awake, expected.bytes_of_others_awake);
+  EXPECT_EQ(report->bytes_leased, expected.bytes_leased);
+  EXPECT_EQ(report->bytes_without_way_back, 0u);
+}
+
+SleepReport SharedModels::FallsAsleep(size_t i, bool keep_host_copy) {
+  submodels_[i].asleep = true;
+  SleepReport report;
+  for (const size_t number : WeightsOf(i)) {
+    Weight& weight = weights_[number];
+    if (!weight.resident) continue;
+    if (!AllAsleep(weight)) {
+      report.bytes_of_others_awake += TestDevice::kPage;
+    } else if (!weight.leases.empty()) {
+      report.bytes_leased += TestDevice::kPage;
+    } else {
+      report.bytes_given_back += TestDevice::kPage;
+      weight.resident = false;
+      weight.host_copy = keep_host_copy;
+    }
+  }
+  return report;
+}
+
+void SharedModels::Wake(size_t i, int failing_read) {
+  Models()->FailRead(failing_read);
+  const absl::Status status = bank_->Wake(submodels_[i].owner);
+  Models()->FailRead(0);
+  const bool slept = std::exchange(submodels_[i].asleep, false);
+  // Who cannot wake sleeps on.
+  if (!CheckLoaded(i, status, failing_read) && slept) FallsAsleep(i, /*keep_host_copy=*/false);
+}
+
+void SharedModels::Drop(size_t i) {
+  submodels_[i].owner.Release();
+  submodels_[i].tensors.clear();
+  std::erase(loaded_, i);
+  submodels_[i].asleep = false;
+  for (const size_t number : WeightsOf(i)) {
+    weights_[number].owners.erase(i);
+    Settle(weights_[number]);
+  }
+}
+
+void SharedModels::End(size_t i) {
+  CheckBytes(submodels_[i].leases);
+  submodels_[i].leases.clear();
+  for (const size_t number : WeightsOf(i)) {
+    weights_[number].leases.erase(i);
+    Settle(weights_[number]);
+  }
+}
+
+void SharedModels::BecomesResident(Weight& weight) {
+  if (weight.resident) return;
+  weight.resident = true;
+  weight.failed = false;
+  weight.host_copy = false;  // there is no need of it any more
+  weight.holds_source = false;
+}
+
+void SharedModels::Settle(Weight& weight) {
+  if (weight.owners.empty() && weight.leases.empty()) weight = Weight();
+}
+
+bool SharedModels::AllAsleep(const Weight& weight) const {
+  return std::all_of(weight.owners.begin(), weight.owners.end(),
+                     [&](size_t owner) { return submodels_[owner].asleep; });
+}
+
+// By the device, by the source accounting, and by the audit.
+void SharedModels::Check() const {
+  uint64_t resident = 0;
+  uint64_t source_bytes = 0;
+  for (const Weight& weight : weights_) {
+    resident += weight.resident ? 1 : 0;
+    source_bytes += weight.holds_source ? kSourceBytes : 0;
+  }
+  EXPECT_EQ(device_.count().allocations, resident);
+  EXPECT_EQ(device_.count().bytes, resident * TestDevice::kPage);
+  EXPECT_EQ(LiveSourceBytes(), source_bytes) << DescribeHeldSources();
+  const AuditReport audit = bank_->Audit();
+  EXPECT_TRUE(audit.clean()) << audit.ToString();
+  EXPECT_EQ(audit.device_bytes_booked, resident * TestDevice::kPage);
+  EXPECT_EQ(audit.source_bytes_booked, source_bytes);
+  CheckBooks();
+}
+
+void SharedModels::CheckBooks() const {
+  size_t known = 0;
+  for (const Weight& weight : weights_) known += weight.known ? 1 : 0;
+  const BankSnapshot snapshot = bank_->Snapshot();
+  EXPECT_EQ(snapshot.tensors.size(), known);
+  EXPECT_EQ(absl::StrJoin(snapshot.owners, " "), absl::StrJoin(loaded_, " "));
+  for (const TensorSnapshot& tensor : snapshot.tensors) {
+    const Weight& weight = weights_[tensor.name[0] - '0'];
+    const char* state = weight.resident       ? "resident"
+                        : weight.failed       ? "failed"
+                        : weight.holds_source ? "registered"
+                                              : "evicted";
+    EXPECT_EQ(tensor.state, state) << tensor.name;
+    EXPECT_EQ(tensor.leases, weight.leases.size()) << tensor.name;
+    EXPECT_EQ(tensor.source_bytes, weight.holds_source ? kSourceBytes : 0) << tensor.name;
+    std::set<size_t> owners;
+    for (const std::string& owner : tensor.owners) owners.insert(owner[0] - '0');
+    EXPECT_EQ(owners, weight.owners) << tensor.name;
+  }
+}
+
+std::vector<size_t> SharedModels::Order() const {
+  const auto key = [&](size_t i) {
+    return std::tuple(submodels_[i].model, PlaceOf(i), submodels_[i].leases.empty());
+  };
+  std::vector<size_t> order(submodels_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
+  return order;
+}
+
+std::string SharedModels::State() const {
+  const BankSnapshot snapshot = bank_->Snapshot();
+  const std::vector<size_t> order = Order();
+  std::string text;
+  for (const size_t i : order) {
+    absl::StrAppend(&text, submodels_[i].model, PlaceOf(i), submodels_[i].asleep,
+                    submodels_[i].leases.size(), " ");
+  }
+  absl::StrAppend(&text, snapshot.unique_bytes, " ", snapshot.device_bytes, " ",
+                  snapshot.live_source_bytes, " ", snapshot.shared_bytes_saved);
+  // Check has compared what the weights must be with the snapshot, which tells all but the copies.
+  for (const TensorSnapshot& tensor : snapshot.tensors) {
+    const Weight& weight = weights_[tensor.name[0] - '0'];
+    absl::StrAppend(&text, "|", tensor.name, weight.host_copy, tensor.state, tensor.strategy,
+                    tensor.why_held, " ", tensor.bytes, " ", tensor.device_bytes, " ",
+                    tensor.source_bytes, " ", tensor.leases, " ");
+    for (const std::string& owner : tensor.owners) {
+      absl::StrAppend(&text, std::find(order.begin(), order.end(), owner[0] - '0') - order.begin());
+    }
+  }
+  return text;
+}
+
+}  // namespace npubank
