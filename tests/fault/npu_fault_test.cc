@@ -18,6 +18,7 @@
 #include "lazy_tensor/retention.h"
 #include "lazy_tensor/status_macros.h"
 #include "runtime/memory/npu_memory.h"
+#include "runtime/model_files.h"
 #include "runtime/session.h"
 #include "tests/support/driver_statistics.h"
 #include "tests/support/npu_switches.h"
@@ -94,7 +95,15 @@ class NpuFaultTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, 
     return NpuMemory::Create(device, {.strategy = strategy_, .notice = [](absl::string_view) {}});
   }
 
-  // Opens the device, loads both submodels and feeds a prompt that needs both: the last logits.
+  OpenModel Reopen() const {
+    return [folder = model_.folder()]() -> absl::StatusOr<LeafFinder> {
+      NPUBANK_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Open(folder));
+      return [checkpoint](absl::string_view name) { return checkpoint->Find(name); };
+    };
+  }
+
+  // Opens the device, loads both submodels and feeds a prompt that needs both, sleeps and wakes,
+  // and feeds it again: the last logits.
   absl::StatusOr<std::vector<float>> LoadAndRun() {
     NPUBANK_ASSIGN_OR_RETURN(auto device,
                              Persist([] { return Device::Open(DeviceChoice::kSoftware); }));
@@ -105,13 +114,21 @@ class NpuFaultTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, 
     NPUBANK_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Open(model_.folder()));
     const LeafFinder find = [&](absl::string_view name) { return checkpoint->Find(name); };
     NPUBANK_ASSIGN_OR_RETURN(auto session, Persist([&] {
-                               return Session::Load(device, memory, bank, blobs_, find, {});
+                               return Session::Load(device, memory, bank, blobs_, find,
+                                                    {.reopen = Reopen()});
                              }));
     checkpoint.reset();
     EXPECT_EQ(LiveSourceBytes(), 0u);
     NPUBANK_RETURN_IF_ERROR(Persist([&] { return session->Feed({1, 2, 3, 4, 5, 6, 7}); }).status());
     NPUBANK_ASSIGN_OR_RETURN(absl::Span<const float> logits,
                              Persist([&] { return session->Feed({8}); }));
+    const std::vector<float> first(logits.begin(), logits.end());
+    NPUBANK_RETURN_IF_ERROR(Persist([&] { return session->Sleep(); }).status());
+    EXPECT_EQ(DriverStatistics(*software_).live_bytes, 0u) << "asleep";
+    NPUBANK_ASSIGN_OR_RETURN(logits, Persist([&] {
+                               return session->Feed({1, 2, 3, 4, 5, 6, 7, 8});
+                             }));
+    EXPECT_EQ(first, std::vector<float>(logits.begin(), logits.end())) << "woken";
     CountCalls();
     return std::vector<float>(logits.begin(), logits.end());
   }

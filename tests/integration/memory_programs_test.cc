@@ -1,0 +1,97 @@
+// bank-run on every driver that a machine may have: what it lacks is said once, and changes neither
+// whether a program runs nor what it computes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/npu_switches.h"
+#include "tests/support/program.h"
+#include "tests/support/test_model.h"
+
+namespace npubank {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+CheckpointShape TwoLayers() {
+  CheckpointShape shape = TinyShape();
+  shape.layers = 2;
+  return shape;
+}
+
+class MemoryProgramsTest : public ::testing::Test {
+ protected:
+  json Run(const std::string& memory) {
+    const ProgramResult result =
+        RunProgram({NPUBANK_BIN "/bank-run", "--device", "software", "--model", model_.folder(),
+                    "--memory", memory, "--weights", "keep", "--chunk", "4", "--prompt-ids",
+                    "1,2,3,4,5,6,7", "--tokens", "4", "--report", "json"});
+    EXPECT_EQ(result.exit_status, 0) << result.error;
+    EXPECT_THAT(result.error, ::testing::Not(HasSubstr("driver"))) << "the report has said it";
+    const json report = json::parse(result.out, nullptr, false);
+    EXPECT_TRUE(report.is_object()) << result.out;
+    return report;
+  }
+  // How many of the notices say `what`.
+  static int64_t Said(const json& report, const std::string& what) {
+    const json& notices = report["memory_notices"];
+    return std::count_if(notices.begin(), notices.end(), [&](const json& notice) {
+      return notice.get<std::string>().find(what) != std::string::npos;
+    });
+  }
+
+  const TestModel model_{TwoLayers()};
+};
+
+TEST_F(MemoryProgramsTest, EveryStrategyRunsOnEveryDriverAndSaysOnceWhatItLacks) {
+  const json ids = Run("committed")["ids"];
+  ASSERT_GT(ids.size(), 7u);
+  for (const bool virtual_memory : {false, true}) {
+    for (const bool import : {false, true}) {
+      for (const bool host_access : {false, true}) {
+        const NpuSwitches switches({{"NPUBANK_NPU_VIRTUAL_MEMORY", virtual_memory ? "1" : "0"},
+                                    {"NPUBANK_NPU_IMPORT", import ? "1" : "0"},
+                                    {"NPUBANK_NPU_HOST_ACCESS", host_access ? "1" : "0"}});
+        for (const std::string memory : {"auto", "committed", "placed", "tiled", "imported"}) {
+          SCOPED_TRACE(memory + (virtual_memory ? ", virtual memory" : "") +
+                       (import ? ", import" : "") + (host_access ? ", host access" : ""));
+          const json report = Run(memory);
+          EXPECT_EQ(report["ids"], ids);
+          const bool imports = memory == "auto" || memory == "imported";
+          const bool tiles = imports || memory == "tiled";
+          EXPECT_EQ(report["memory_strategy"], !tiles           ? memory
+                                               : virtual_memory ? "tiled"
+                                                                : "placed");
+          EXPECT_EQ(Said(report, "no virtual memory"), tiles && !virtual_memory);
+          EXPECT_EQ(Said(report, "cannot import"), imports && !import);
+          EXPECT_EQ(report["memory_notices"].size(),
+                    (tiles && !virtual_memory) + (imports && !import));
+          EXPECT_EQ(report["imported_bytes"] > 0, imports && import);
+          EXPECT_EQ(report["device_weight_bytes"] == 0, imports && import);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(MemoryProgramsTest, AFileThatTheKernelRefusesToPinIsCopiedAndThatIsSaidOnce) {
+  const json ids = Run("committed")["ids"];
+  // The first host memory that is asked for is the import.
+  const NpuSwitches switches({{"NPUBANK_NPU_VIRTUAL_MEMORY", "1"},
+                              {"NPUBANK_NPU_IMPORT", "1"},
+                              {"NPUBANK_NPU_FAIL", "zeMemAllocHost:1"}});
+  const json report = Run("imported");
+  EXPECT_EQ(report["ids"], ids);
+  EXPECT_EQ(report["imported_bytes"], 0);
+  EXPECT_EQ(report["memory_notices"].size(), 1u);
+  EXPECT_EQ(Said(report, "model.safetensors"), 1);
+}
+
+}  // namespace
+}  // namespace npubank
