@@ -92,12 +92,17 @@ struct CacheFile::Draft {
   CacheEntries entries;
 };
 
+absl::Status ReadPayload(const CachedBytes& cached, uint64_t offset, absl::Span<std::byte> out) {
+  const absl::Status status = cached.file->Read(cached.offset + offset, out);
+  return status.ok() ? status : absl::DataLossError(status.message());
+}
+
 absl::Status CheckPayload(const CachedBytes& cached) {
   ContentHash hash;
   std::vector<std::byte> piece(std::min(cached.bytes, kPiece));
   for (uint64_t done = 0; done < cached.bytes; done += piece.size()) {
     piece.resize(std::min<uint64_t>(piece.size(), cached.bytes - done));
-    NPUBANK_RETURN_IF_ERROR(cached.file->Read(cached.offset + done, absl::MakeSpan(piece)));
+    NPUBANK_RETURN_IF_ERROR(ReadPayload(cached, done, absl::MakeSpan(piece)));
     hash.Add(piece);
   }
   if (hash.Finish() == cached.hash) return absl::OkStatus();
@@ -278,13 +283,14 @@ absl::Status CacheFile::Write(Draft& draft) const {
   if (const absl::StatusOr<CacheEntries> old = ReadFile(); old.ok()) {
     for (const auto& [digest, cached] : *old) {
       if (draft.entries.count(digest) > 0) continue;
-      const Source& from = *cached.file;
-      const auto read = [&, start = cached.offset](uint64_t offset, absl::Span<std::byte> out) {
-        return from.Read(start + offset, out);
+      absl::Status readable;
+      const auto read = [&readable, &from = cached](uint64_t offset, absl::Span<std::byte> out) {
+        return readable = ReadPayload(from, offset, out);
       };
       const absl::StatusOr<Digest> hash = Copy(cached.bytes, read, *draft.file, draft.end);
-      if (absl::IsResourceExhausted(hash.status())) return hash.status();
-      if (!hash.ok() || *hash != cached.hash) continue;
+      if (!readable.ok()) continue;
+      NPUBANK_RETURN_IF_ERROR(hash.status());  // the new file's
+      if (*hash != cached.hash) continue;
       draft.entries.emplace(
           digest,
           CachedBytes{

@@ -72,6 +72,9 @@ struct CachedBytes {
   Digest hash;
 };
 
+// A part of it. DataLoss also when the system fails to read: the device's errors are others, and
+// what a cache has lost can be evaluated.
+absl::Status ReadPayload(const CachedBytes& cached, uint64_t offset, absl::Span<std::byte> out);
 // Reads all of it and compares: DataLoss when it is not what was written.
 absl::Status CheckPayload(const CachedBytes& cached);
 

@@ -73,8 +73,7 @@ absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Fetch(const CachedB
   const auto produce = [&](uint64_t offset, absl::Span<std::byte> out) {
     for (size_t done = 0; done < out.size(); done += piece.size()) {
       piece.resize(std::min<uint64_t>(kPiece, out.size() - done));
-      NPUBANK_RETURN_IF_ERROR(
-          cached.file->Read(cached.offset + offset + done, absl::MakeSpan(piece)));
+      NPUBANK_RETURN_IF_ERROR(ReadPayload(cached, offset + done, absl::MakeSpan(piece)));
       hash.Add(piece);
       std::memcpy(out.data() + done, piece.data(), piece.size());
     }

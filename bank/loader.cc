@@ -130,7 +130,7 @@ absl::StatusOr<bool> Loader::LoadFromCache(const Evaluation& evaluation, Loaded&
   MemoryOr memory = ImportOrPlace(
       bytes, [&] { return evaluator_.Import(*cached, evaluation.name()); },
       [&] { return evaluator_.Fetch(*cached, evaluation.name()); });
-  if (absl::IsDataLoss(memory.status()) || absl::IsUnavailable(memory.status())) {
+  if (absl::IsDataLoss(memory.status())) {
     cache_->Distrust(evaluation.digest(), memory.status());
     return false;
   }

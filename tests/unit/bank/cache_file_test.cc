@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -16,8 +17,10 @@
 #include "absl/strings/str_cat.h"
 #include "bank/bank.h"
 #include "bank/cache_generated.h"
+#include "bank/evaluator.h"
 #include "bank/host_memory.h"
 #include "lazy_tensor/retention.h"
+#include "tests/support/file_faults.h"
 #include "tests/support/scripted_source.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_weights.h"
@@ -358,6 +361,83 @@ TEST_F(CacheFileTest, AFlippedPayloadByteIsSeenAtOpenWhenAsked) {
   EXPECT_EQ(cache->Report().entries, kTransformed - 1);
   EXPECT_THAT(cache->Report().problems, ElementsAre(HasSubstr("not what was written")));
   EXPECT_EQ(Load(weights_, /*verify_at_open=*/true).totals.transformations, 1u);
+}
+
+TEST_F(CacheFileTest, APayloadThatTheSystemFailsToReadIsEvaluatedAgain) {
+  Load(weights_);
+  const auto cache = CacheFile::Open({.path = path_});
+  const auto memory = std::make_shared<HostMemory>();
+  const LazyTensor tensor = weights_.Submodel()[0];
+  const CachedBytes cached = cache->Find(tensor.digest(), tensor.type().bytes()).value();
+  {
+    const FileFault fault(FileFault::kRead, 1, EIO);
+    const absl::Status status = CheckPayload(cached);
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  }
+  const FileFault fault(FileFault::kRead, 1, EIO);
+  const absl::Status status = Evaluator(memory, nullptr).Fetch(cached, "wq").status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << "which the bank takes for a miss: " << status;
+  EXPECT_EQ(memory->Usage().live_allocations, 0u);
+}
+
+TEST_F(CacheFileTest, ADeviceThatIsLostIsNotTheCachesFault) {
+  class LostOnce : public HostMemory {
+   public:
+    absl::Status Write(DeviceAllocation& memory, ProduceBytes produce) override {
+      if (!std::exchange(lost_, true)) return absl::UnavailableError("the device was lost");
+      return HostMemory::Write(memory, produce);
+    }
+
+   private:
+    bool lost_ = false;
+  };
+  Load(weights_);
+  const auto cache = CacheFile::Open({.path = path_});
+  const auto bank =
+      Bank::Create(std::make_shared<LostOnce>(), {.share_content = false, .cache = cache});
+  const Owner owner = bank->AddOwner("prefill");
+  RegisterAll(*bank, owner, weights_);
+  const absl::Status status = bank->EvaluateAndAllocate(owner);
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(cache->Report().problems, IsEmpty());
+  EXPECT_EQ(cache->Report().entries, kTransformed);
+  EXPECT_TRUE(bank->EvaluateAndAllocate(owner).ok());
+  EXPECT_EQ(bank->Totals().cache_hits, kTransformed);
+  EXPECT_EQ(bank->Totals().transformations, 0u);
+}
+
+TEST_F(CacheFileTest, ASaveWhoseWritingFailsAnywhereFailsAndLeavesTheOldFile) {
+  Load(weights_);
+  const std::string before = ReadAll(path_);
+  bool failed = true;
+  for (uint64_t nth = 1; failed; ++nth) {
+    SCOPED_TRACE(nth);
+    ASSERT_LT(nth, 100u);
+    const auto cache = CacheFile::Open({.path = path_});
+    ASSERT_TRUE(cache->Add(Digest{1, 1}, 100, Fill(1)).ok());
+    const FileFault fault(FileFault::kWrite, nth, EIO);
+    const absl::Status status = cache->Save();
+    failed = fault.happened();
+    EXPECT_EQ(status.ok(), !failed) << status;
+    if (failed) {
+      EXPECT_TRUE(ReadAll(path_) == before) << "the old file is as it was";
+    }
+    EXPECT_EQ(FilesInFolder(), 1u);
+  }
+  const CacheReport report = CacheFile::Open({.path = path_, .verify_at_open = true})->Report();
+  EXPECT_EQ(report.entries, kTransformed + 1);
+}
+
+TEST_F(CacheFileTest, ASaveTakesAlongWhatItCanReadOfTheOldFile) {
+  Load(weights_);
+  const auto cache = CacheFile::Open({.path = path_});
+  ASSERT_TRUE(cache->Add(Digest{1, 1}, 100, Fill(1)).ok());
+  const FileFault fault(FileFault::kRead, 5, EIO);  // seal, index, two payloads, and this one
+  EXPECT_TRUE(cache->Save().ok());
+  EXPECT_TRUE(fault.happened());
+  EXPECT_EQ(cache->Report().entries, kTransformed - 1 + 1);
+  EXPECT_THAT(CacheFile::Open({.path = path_, .verify_at_open = true})->Report().problems,
+              IsEmpty());
 }
 
 TEST_F(CacheFileTest, AStaleSourceNeverHits) {
