@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <set>
 #include <utility>
 
@@ -128,18 +129,21 @@ absl::StatusOr<CacheEntries> ReadCacheIndex(const std::shared_ptr<Source>& file)
   CacheEntries entries;
   const auto* tensors = wire::GetCacheIndex(data)->tensors();
   if (tensors == nullptr) return entries;
-  for (const wire::CachedTensor* tensor : *tensors) {
+  for (flatbuffers::uoffset_t i = 0; i < tensors->size(); ++i) {
+    // Not where it lies: the verifier does not see to it that a vector's numbers are aligned.
+    wire::CachedTensor tensor;
+    std::memcpy(&tensor, tensors->Data() + i * sizeof(tensor), sizeof(tensor));
     const CachedBytes cached{.file = file,
-                             .offset = tensor->offset(),
-                             .bytes = tensor->bytes(),
-                             .hash = {tensor->hash_high(), tensor->hash_low()}};
+                             .offset = tensor.offset(),
+                             .bytes = tensor.bytes(),
+                             .hash = {tensor.hash_high(), tensor.hash_low()}};
     if (cached.bytes == 0 || cached.offset < CacheFile::kAlignment ||
         cached.offset % CacheFile::kAlignment != 0 || cached.offset > seal.offset ||
         cached.bytes > seal.offset - cached.offset) {
       return Corrupt(absl::StrCat("a payload of ", cached.bytes, " bytes at ", cached.offset,
                                   " does not lie between its seal and its index"));
     }
-    const Digest digest{tensor->digest_high(), tensor->digest_low()};
+    const Digest digest{tensor.digest_high(), tensor.digest_low()};
     if (!entries.emplace(digest, cached).second) return Corrupt("a tensor is in it twice");
   }
   return entries;

@@ -440,6 +440,24 @@ TEST_F(CacheFileTest, ASaveTakesAlongWhatItCanReadOfTheOldFile) {
               IsEmpty());
 }
 
+TEST_F(CacheFileTest, AnIndexWhoseNumbersLieOnFourBytesIsReadAsAnyOther) {
+  Load(weights_);
+  ResealWith(4096, 8);
+  const std::string file = ReadAll(path_);
+  std::string index = file.substr(SealedOffset());
+  // The root's offset and the identifier, then everything else four bytes later.
+  ASSERT_LT(index[0], 124);
+  index[0] += 4;
+  index.insert(8, 4, '\0');
+  Reseal(index, SealedOffset());
+  const auto cache = CacheFile::Open({.path = path_});
+  ASSERT_THAT(cache->Report().problems, IsEmpty());
+  const std::optional<CachedBytes> found = cache->Find(Digest{1, 2}, 8);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->offset, 4096u);
+  EXPECT_EQ(found->hash, (Digest{3, 4}));
+}
+
 TEST_F(CacheFileTest, AStaleSourceNeverHits) {
   TestWeights changing(3);
   Load(changing);
