@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lazy_tensor/status_macros.h"
+#include "runtime/level_zero/software_npu_extension.h"
 
 namespace npubank {
 
@@ -17,6 +18,13 @@ absl::StatusOr<BankPlace> BankPlace::Open(level_zero::DeviceChoice choice, int w
   options.workers = std::make_shared<Workers>(workers);
   place.bank = Bank::Create(place.memory, std::move(options));
   return place;
+}
+
+uint64_t BankPlace::PeakBytes() const {
+  if (device->software() == nullptr) return memory->Usage().peak_held_bytes;
+  level_zero::SoftwareNpuStatistics statistics;
+  device->software()->pfnGetStatistics(&statistics);
+  return statistics.peak_bytes;
 }
 
 }  // namespace npubank

@@ -25,6 +25,9 @@ struct BankPlace {
   // `workers` threads evaluate: they become those of `options`.
   static absl::StatusOr<BankPlace> Open(level_zero::DeviceChoice choice, int workers,
                                         MemoryStrategy strategy, BankOptions options = {});
+
+  // The most the driver held, by its own count where it keeps one, else as the memory asked for it.
+  uint64_t PeakBytes() const;
 };
 
 }  // namespace npubank

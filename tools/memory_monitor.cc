@@ -6,15 +6,27 @@
 
 namespace npubank {
 
-uint64_t AnonymousBytes() {
+namespace {
+
+void RaiseTo(std::atomic<uint64_t>& peak, uint64_t now) {
+  uint64_t seen = peak.load(std::memory_order_relaxed);
+  while (now > seen && !peak.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace
+
+ProcessMemory ProcessMemoryNow() {
+  ProcessMemory memory;
   std::ifstream status("/proc/self/status");
   std::string key;
+  uint64_t kibibytes = 0;
   while (status >> key) {
-    uint64_t kibibytes = 0;
-    if (key == "RssAnon:" && status >> kibibytes) return kibibytes * 1024;
+    if (key == "RssAnon:" && status >> kibibytes) memory.anonymous_bytes = kibibytes * 1024;
+    if (key == "RssFile:" && status >> kibibytes) memory.file_backed_bytes = kibibytes * 1024;
     std::getline(status, key);
   }
-  return 0;
+  return memory;
 }
 
 MemoryMonitor::MemoryMonitor() {
@@ -33,15 +45,15 @@ MemoryMonitor::~MemoryMonitor() {
 }
 
 void MemoryMonitor::Sample() {
-  const uint64_t now = AnonymousBytes();
-  uint64_t seen = peak_.load(std::memory_order_relaxed);
-  while (now > seen && !peak_.compare_exchange_weak(seen, now, std::memory_order_relaxed)) {
-  }
+  const ProcessMemory now = ProcessMemoryNow();
+  RaiseTo(peak_anonymous_, now.anonymous_bytes);
+  RaiseTo(peak_file_backed_, now.file_backed_bytes);
 }
 
-uint64_t MemoryMonitor::PeakAnonymousBytes() {
+ProcessMemory MemoryMonitor::Peak() {
   Sample();
-  return peak_.load(std::memory_order_relaxed);
+  return {.anonymous_bytes = peak_anonymous_.load(std::memory_order_relaxed),
+          .file_backed_bytes = peak_file_backed_.load(std::memory_order_relaxed)};
 }
 
 }  // namespace npubank

@@ -1,12 +1,11 @@
-// MemoryMonitor: the most anonymous memory this process had while the monitor lived.
+// MemoryMonitor: the most memory this process had while the monitor lived, its own and files'.
 //
 //   MemoryMonitor monitor;
 //   Load();
-//   monitor.PeakAnonymousBytes();
+//   monitor.Peak().anonymous_bytes;
 //
-// A thread samples RssAnon in /proc/self/status every two milliseconds, since Linux keeps a
-// high-water mark only for all resident memory together, where mapped files count too. Shorter
-// spikes can be missed.
+// A thread samples RssAnon and RssFile in /proc/self/status every two milliseconds, since Linux
+// keeps a high-water mark only for all resident memory together. Shorter spikes can be missed.
 #ifndef NPUBANK_TOOLS_MEMORY_MONITOR_H_
 #define NPUBANK_TOOLS_MEMORY_MONITOR_H_
 
@@ -16,18 +15,24 @@
 
 namespace npubank {
 
-// Anonymous memory of this process now; 0 where /proc does not say.
-uint64_t AnonymousBytes();
+// Resident memory of this process; 0 where /proc does not say.
+struct ProcessMemory {
+  uint64_t anonymous_bytes = 0;    // of its own
+  uint64_t file_backed_bytes = 0;  // pages of mapped files, which the system can take back
+};
+ProcessMemory ProcessMemoryNow();
 
 class MemoryMonitor {
  public:
   MemoryMonitor();
   ~MemoryMonitor();
-  uint64_t PeakAnonymousBytes();
+  // The most of each, not necessarily at the same moment.
+  ProcessMemory Peak();
 
  private:
   void Sample();
-  std::atomic<uint64_t> peak_{0};
+  std::atomic<uint64_t> peak_anonymous_{0};
+  std::atomic<uint64_t> peak_file_backed_{0};
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

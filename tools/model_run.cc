@@ -209,14 +209,14 @@ RunReport ModelRun::Report() {
   report.memory_notices = place_.memory->notices();
   report.imported_bytes = usage.imported_bytes;
   report.device_bytes = place_.device->AllocatedBytes().value_or(usage.held_bytes);
-  report.device_peak_bytes = usage.peak_held_bytes;
+  report.device_peak_bytes = place_.PeakBytes();
   report.expected_peak_bytes = totals.device_bytes + session_->device_bytes();
   report.arena_bytes = session_->arena_bytes();
   report.cache_bytes = session_->cache_bytes();
   report.transformations = totals.transformations;
   report.cache_hits = totals.cache_hits;
   report.live_source_bytes = LiveSourceBytes();
-  report.peak_anonymous_bytes = monitor_.PeakAnonymousBytes();
+  report.peak_memory = monitor_.Peak();
   return report;
 }
 

@@ -136,9 +136,9 @@ TurnsReport ModelTurns::Report() {
   report.transformations = totals.transformations;
   report.cache_hits = totals.cache_hits;
   report.device_bytes = place_.device->AllocatedBytes().value_or(usage.held_bytes);
-  report.device_peak_bytes = usage.peak_held_bytes;
+  report.device_peak_bytes = place_.PeakBytes();
   report.live_source_bytes = LiveSourceBytes();
-  report.peak_anonymous_bytes = monitor_.PeakAnonymousBytes();
+  report.peak_memory = monitor_.Peak();
   return report;
 }
 

@@ -30,7 +30,9 @@ std::string ReportAsText(const RunReport& report) {
   ReportLine(out, "transformed / from a cache",
              absl::StrCat(report.transformations, " / ", report.cache_hits));
   ReportLine(out, "source bytes still alive", absl::StrCat(report.live_source_bytes));
-  ReportLine(out, "peak anonymous memory", Mebibytes(report.peak_anonymous_bytes));
+  ReportLine(out, "peak anonymous / file pages",
+             absl::StrCat(Mebibytes(report.peak_memory.anonymous_bytes), " / ",
+                          Mebibytes(report.peak_memory.file_backed_bytes)));
   ReportLine(out, "load time", absl::StrFormat("%.3f s", report.load_seconds));
   if (report.prompt_tokens + report.generated_tokens > 0) {
     ReportLine(
@@ -81,7 +83,8 @@ std::string ReportAsJson(const RunReport& report) {
       {"transformations", report.transformations},
       {"cache_hits", report.cache_hits},
       {"live_source_bytes", report.live_source_bytes},
-      {"peak_anonymous_bytes", report.peak_anonymous_bytes},
+      {"peak_anonymous_bytes", report.peak_memory.anonymous_bytes},
+      {"peak_file_backed_bytes", report.peak_memory.file_backed_bytes},
       {"load_seconds", report.load_seconds},
       {"first_token_seconds", report.first_token_seconds},
       {"prompt_tokens_per_second", report.prompt_tokens_per_second},

@@ -11,7 +11,8 @@
 //   shared_bytes_saved        what further submodels would have cost without the bank
 //   device_weight_bytes       what the weights occupy on the device, as the strategy rounds them
 //   device_bytes              the driver's own count now
-//   device_peak_bytes         and the most it was
+//   device_peak_bytes         and the most it was; where the driver does not tell, what was asked
+//                             of it
 //   expected_peak_bytes       W + A: weights, arena and cache, each held once; above it are the
 //                             strategy's own room and, while loading, staging buffers
 //   memory_strategy           committed, placed or tiled
@@ -23,6 +24,7 @@
 //   cache_hits                weights that came from the cache file instead
 //   live_source_bytes         source bytes still held after loading: must be 0
 //   peak_anonymous_bytes      most anonymous memory of the process, a software NPU's included
+//   peak_file_backed_bytes    most pages of mapped files: imported weights, which are no copies
 //   load_seconds              open, compile, register, evaluate
 //   first_token_seconds       from the prompt to its logits
 //   prompt_tokens_per_second, generated_tokens_per_second   0 when nothing was run
@@ -33,6 +35,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "tools/memory_monitor.h"
 
 namespace npubank {
 
@@ -69,7 +73,7 @@ struct RunReport {
   uint64_t transformations = 0;
   uint64_t cache_hits = 0;
   uint64_t live_source_bytes = 0;
-  uint64_t peak_anonymous_bytes = 0;
+  ProcessMemory peak_memory;
   double load_seconds = 0;
   double first_token_seconds = 0;
   double prompt_tokens_per_second = 0;

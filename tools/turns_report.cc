@@ -76,7 +76,9 @@ std::string TurnsReportAsText(const TurnsReport& report) {
       absl::StrCat(Mebibytes(report.device_bytes), " / ", Mebibytes(report.device_peak_bytes)));
   ReportLine(out, "memory strategy", MemoryInWords(report.memory_strategy, report.memory_notices));
   ReportLine(out, "source bytes still alive", absl::StrCat(report.live_source_bytes));
-  ReportLine(out, "peak anonymous memory", Mebibytes(report.peak_anonymous_bytes));
+  ReportLine(out, "peak anonymous / file pages",
+             absl::StrCat(Mebibytes(report.peak_memory.anonymous_bytes), " / ",
+                          Mebibytes(report.peak_memory.file_backed_bytes)));
   return out;
 }
 
@@ -98,7 +100,8 @@ std::string TurnsReportAsJson(const TurnsReport& report) {
       {"device_bytes", report.device_bytes},
       {"device_peak_bytes", report.device_peak_bytes},
       {"live_source_bytes", report.live_source_bytes},
-      {"peak_anonymous_bytes", report.peak_anonymous_bytes},
+      {"peak_anonymous_bytes", report.peak_memory.anonymous_bytes},
+      {"peak_file_backed_bytes", report.peak_memory.file_backed_bytes},
   });
 }
 

@@ -1,8 +1,8 @@
 // TurnsReport: what several models in turn on one bank cost, as text and as JSON.
 //
 // JSON keys (bytes and counts are integers, times are seconds):
-//   device, memory_strategy, memory_notices, live_source_bytes, peak_anonymous_bytes, device_bytes,
-//   device_peak_bytes         as in run_report.h
+//   device, memory_strategy, memory_notices, live_source_bytes, device_bytes, device_peak_bytes,
+//   peak_anonymous_bytes, peak_file_backed_bytes   as in run_report.h
 //   models                    [{name, path, load_seconds, weight_bytes, submodels}]
 //   turns                     [{round, model, switch_seconds, bytes_brought_back, evictions,
 //                             transformations, cache_hits, first_token_seconds, prompt_tokens,
@@ -66,7 +66,7 @@ struct TurnsReport {
   uint64_t device_bytes = 0;
   uint64_t device_peak_bytes = 0;
   uint64_t live_source_bytes = 0;
-  uint64_t peak_anonymous_bytes = 0;
+  ProcessMemory peak_memory;
 };
 
 std::string TurnsReportAsText(const TurnsReport& report);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -52,6 +53,17 @@ TEST_F(SessionTest, ThePeakIsWeightsPlusActivationsAndNeverTwiceTheWeights) {
   ASSERT_TRUE(session().Feed({1, 2, 3}).ok());
   EXPECT_EQ(place_.memory->Usage().peak_bytes,
             place_.bank->Totals().device_bytes + session().device_bytes());
+}
+
+TEST_F(SessionTest, SubmodelsThatNeverRunAtOnceShareOneArena) {
+  uint64_t largest = 0;
+  uint64_t sum = 0;
+  for (const Submodel& submodel : session().submodels()) {
+    largest = std::max(largest, submodel.blob().arena_bytes);
+    sum += submodel.blob().arena_bytes;
+  }
+  EXPECT_EQ(session().arena_bytes(), largest);
+  EXPECT_LT(largest, sum);
 }
 
 TEST_F(SessionTest, PrefillAndKvcacheContinueEachOthersCache) {
