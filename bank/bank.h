@@ -9,10 +9,12 @@
 //   graph.SetArgument(0, lease.address());
 //
 // Register: the first time a uid is seen the bank keeps the recipe; after that (a hit) the incoming
-// tensor is detached at once. EvaluateAndAllocate: each tensor of the owner that is not resident
-// yet is allocated on the device, evaluated straight into it, published, and its recipe detached;
-// one evaluation per uid, whoever asks, and the others wait for it and get the same Status. Get: a
-// lease on a resident tensor; waits for one that is being evaluated and evaluates one that is not.
+// tensor is detached at once, and the bank keeps its recipe only if the tensor has left the device
+// and nothing better brings it back. EvaluateAndAllocate: each tensor of the owner that is not
+// resident yet is allocated on the device, evaluated straight into it, published, and its recipe
+// detached; one evaluation per uid, whoever asks, and the others wait for it and get the same
+// Status. Get: a lease on a resident tensor; waits for one that is being evaluated and evaluates
+// one that is not.
 //
 // Ownership: an Owner (one per submodel) keeps its tensors known; dropping it releases them, and a
 // uid without owner or lease gives its device bytes back. A Lease pins: while it lives the bytes do

@@ -82,6 +82,7 @@ void Registry::ReleaseOwner(uint64_t id) {
     for (Entry* entry : record->tensors) {
       entry->owners.erase(std::find(entry->owners.begin(), entry->owners.end(), record.get()));
       SettleCopy(*entry, garbage);
+      SettleRecipe(*entry, garbage);
       Settle(*entry, garbage);
     }
   }
@@ -121,11 +122,11 @@ absl::StatusOr<OwnerRecord*> Registry::FindOwner(uint64_t id) const {
   return found->second.get();
 }
 
-absl::StatusOr<bool> Registry::RegisterKnown(uint64_t owner, const LazyTensor& tensor,
-                                             absl::string_view name, Garbage& garbage) {
+absl::StatusOr<Entry*> Registry::RegisterKnown(uint64_t owner, const LazyTensor& tensor,
+                                               absl::string_view name, Garbage& garbage) {
   NPUBANK_ASSIGN_OR_RETURN(OwnerRecord * record, FindOwner(owner));
   Entry* entry = FindEntry(tensor.uid());
-  if (entry == nullptr) return false;
+  if (entry == nullptr) return nullptr;
   if (entry->digest != tensor.digest()) {
     return absl::AlreadyExistsError(absl::StrCat(
         "uid ", tensor.uid().ToHex(), " of '", name, "' (digest ", tensor.digest().ToHex(),
@@ -140,22 +141,36 @@ absl::StatusOr<bool> Registry::RegisterKnown(uint64_t owner, const LazyTensor& t
     record->tensors.push_back(entry);
     SettleCopy(*entry, garbage);
   }
-  return true;
+  return entry;
+}
+
+bool Registry::WantsRecipe(const Entry& entry) {
+  return (entry.state == Residency::kEvicted || entry.state == Residency::kFailed) &&
+         entry.recipe == nullptr && entry.host_copy == nullptr;
+}
+
+Registration Registry::Hit(LazyTensor& tensor, bool wants_recipe) {
+  if (wants_recipe) {
+    RecipePtr recipe = tensor.recipe();  // dropped after the lock when it came too late
+    MutexLock lock(mutex_);
+    Entry* entry = FindEntry(tensor.uid());
+    if (entry != nullptr && WantsRecipe(*entry)) entry->recipe.swap(recipe);
+  }
+  tensor.Detach();
+  return {.uid = tensor.uid(), .hit = true};
 }
 
 absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tensor,
                                                 absl::string_view name) {
-  const Registration hit{.uid = tensor.uid(), .hit = true};
   Garbage garbage(*this);
-  bool known = false;
+  const Entry* known = nullptr;
+  bool wants_recipe = false;
   {
     MutexLock lock(mutex_);
     NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name, garbage));
+    wants_recipe = known != nullptr && WantsRecipe(*known);
   }
-  if (known) {
-    tensor.Detach();
-    return hit;
-  }
+  if (known != nullptr) return Hit(tensor, wants_recipe);
   // A miss: everything that allocates is made before the lock is taken again.
   auto entry = std::make_unique<Entry>(tensor);
   entry->recipe = tensor.recipe();
@@ -166,7 +181,8 @@ absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tenso
   {
     MutexLock lock(mutex_);
     NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name, garbage));
-    if (!known) {
+    wants_recipe = known != nullptr && WantsRecipe(*known);
+    if (known == nullptr) {
       if (entry->recipe == nullptr) {
         return absl::FailedPreconditionError(absl::StrCat(
             "tensor '", name, "' (uid ", tensor.uid().ToHex(),
@@ -180,8 +196,8 @@ absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tenso
       entries_.emplace(entry->uid.value, std::move(entry));
     }
   }
-  if (known) tensor.Detach();
-  return Registration{.uid = tensor.uid(), .hit = known};
+  if (known != nullptr) return Hit(tensor, wants_recipe);
+  return Registration{.uid = tensor.uid()};
 }
 
 absl::StatusOr<Acquired> Registry::Acquire(Uid uid) {
@@ -219,6 +235,11 @@ void Registry::Unpin(Entry& entry) {
   MutexLock lock(mutex_);
   --entry.leases;
   Settle(entry, garbage);
+}
+
+void Registry::SettleRecipe(Entry& entry, Garbage& garbage) {
+  if (entry.state == Residency::kEvaluating || !CanComeBack(entry)) return;
+  garbage.recipes.push_back(std::move(entry.recipe));
 }
 
 void Registry::Settle(Entry& entry, Garbage& garbage) {

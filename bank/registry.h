@@ -84,8 +84,9 @@ struct Entry {
   uint64_t sequence = 0;  // registration order
 
   Residency state = Residency::kRegistered;
-  // Until published. `handle` shares its state with copies that the submodel kept; `recipe` is the
-  // bank's own, so that a hit which detaches one of those copies does not take the recipe away.
+  // Until published; of what has left the device, a later registration's until it is back. `handle`
+  // shares its state with copies that the submodel kept; `recipe` is the bank's own, so that a hit
+  // which detaches one of those copies does not take the recipe away.
   RecipePtr recipe;
   std::optional<LazyTensor> handle;
   absl::Status failure;
@@ -259,6 +260,7 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
     std::vector<std::unique_ptr<Entry>> entries;
     std::vector<std::shared_ptr<DeviceAllocation>> memory;
     std::vector<HostCopy> copies;
+    std::vector<RecipePtr> recipes;
     bool announced = false;  // counted in `leaving_`
   };
 
@@ -271,6 +273,8 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
                             Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Drops the host copy of what is on the device unless all its owners sleep, or may yet again.
   static void SettleCopy(Entry& entry, Garbage& garbage);
+  // When an owner went: what is evicted holds no source if the others can bring it back without.
+  static void SettleRecipe(Entry& entry, Garbage& garbage);
   void LeaveContent(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The memory leaves when the lock is no longer held; until then it counts as leaving.
   void Leave(std::shared_ptr<DeviceAllocation> memory, Garbage& garbage)
@@ -283,10 +287,13 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   absl::StatusOr<OwnerRecord*> FindOwner(uint64_t id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::vector<OwnerRecord*>> FindOwners(absl::Span<const uint64_t> ids) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // True when the tensor is known, and is now the owner's as well.
-  absl::StatusOr<bool> RegisterKnown(uint64_t owner, const LazyTensor& tensor,
-                                     absl::string_view name, Garbage& garbage)
+  // The tensor's entry, which is now the owner's as well; null when the tensor is not known.
+  absl::StatusOr<Entry*> RegisterKnown(uint64_t owner, const LazyTensor& tensor,
+                                       absl::string_view name, Garbage& garbage)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A recipe at hand is a better way back than what a resolver promises.
+  static bool WantsRecipe(const Entry& entry);
+  Registration Hit(LazyTensor& tensor, bool wants_recipe);
   Lease Publish(Evaluation& evaluation, Published published);
   void Fail(Evaluation& evaluation, absl::Status status);
 

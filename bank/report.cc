@@ -19,6 +19,8 @@ std::string WhyHeld(const Entry& entry) {
       return "being evaluated";
     case Residency::kFailed:
       return absl::StrCat("its evaluation failed: ", entry.failure.ToString());
+    case Residency::kEvicted:
+      return "evicted, and to come back from what was registered since";
     default:
       return absl::StrCat("still there although ", ResidencyName(entry.state));
   }

@@ -161,8 +161,11 @@ void SharedModels::Load(size_t i) {
       weight.holds_source = true;
       submodel.tensors.push_back(tensor);
     }
+    // What has left the device comes back from this, if nothing better was kept.
+    if (weight.known && !weight.resident && !weight.host_copy) weight.holds_source = true;
     weight.known = true;
     weight.owners.insert(i);
+    SettleCopy(weight);
   }
 }
 
@@ -249,7 +252,7 @@ SleepReport SharedModels::FallsAsleep(size_t i, bool keep_host_copy) {
     } else {
       report.bytes_given_back += TestDevice::kPage;
       weight.resident = false;
-      weight.host_copy = keep_host_copy;
+      weight.host_copy |= keep_host_copy;
     }
   }
   return report;
@@ -259,9 +262,12 @@ void SharedModels::Wake(size_t i, int failing_read) {
   Models()->FailRead(failing_read);
   const absl::Status status = bank_->Wake(submodels_[i].owner);
   Models()->FailRead(0);
-  const bool slept = std::exchange(submodels_[i].asleep, false);
-  // Who cannot wake sleeps on.
-  if (!CheckLoaded(i, status, failing_read) && slept) FallsAsleep(i, /*keep_host_copy=*/false);
+  if (CheckLoaded(i, status, failing_read)) {
+    submodels_[i].asleep = false;
+    for (const size_t number : WeightsOf(i)) SettleCopy(weights_[number]);
+  } else if (submodels_[i].asleep) {
+    FallsAsleep(i, /*keep_host_copy=*/false);  // who cannot wake sleeps on
+  }
 }
 
 void SharedModels::Drop(size_t i) {
@@ -270,8 +276,10 @@ void SharedModels::Drop(size_t i) {
   std::erase(loaded_, i);
   submodels_[i].asleep = false;
   for (const size_t number : WeightsOf(i)) {
-    weights_[number].owners.erase(i);
-    Settle(weights_[number]);
+    Weight& weight = weights_[number];
+    // The others bring it back without what this one brought.
+    if (weight.owners.erase(i) > 0 && weight.evaluated) weight.holds_source = false;
+    Settle(weight);
   }
 }
 
@@ -286,10 +294,16 @@ void SharedModels::End(size_t i) {
 
 void SharedModels::BecomesResident(Weight& weight) {
   if (weight.resident) return;
+  weight.evaluated = true;
   weight.resident = true;
   weight.failed = false;
-  weight.host_copy = false;  // there is no need of it any more
   weight.holds_source = false;
+  SettleCopy(weight);
+}
+
+// A copy that was kept is needed until somebody is awake.
+void SharedModels::SettleCopy(Weight& weight) {
+  if (weight.resident && !AllAsleep(weight)) weight.host_copy = false;
 }
 
 void SharedModels::Settle(Weight& weight) {
@@ -327,10 +341,10 @@ void SharedModels::CheckBooks() const {
   EXPECT_EQ(absl::StrJoin(snapshot.owners, " "), absl::StrJoin(loaded_, " "));
   for (const TensorSnapshot& tensor : snapshot.tensors) {
     const Weight& weight = weights_[tensor.name[0] - '0'];
-    const char* state = weight.resident       ? "resident"
-                        : weight.failed       ? "failed"
-                        : weight.holds_source ? "registered"
-                                              : "evicted";
+    const char* state = weight.resident    ? "resident"
+                        : weight.failed    ? "failed"
+                        : weight.evaluated ? "evicted"
+                                           : "registered";
     EXPECT_EQ(tensor.state, state) << tensor.name;
     EXPECT_EQ(tensor.leases, weight.leases.size()) << tensor.name;
     EXPECT_EQ(tensor.source_bytes, weight.holds_source ? kSourceBytes : 0) << tensor.name;
@@ -360,12 +374,12 @@ std::string SharedModels::State() const {
   }
   absl::StrAppend(&text, snapshot.unique_bytes, " ", snapshot.device_bytes, " ",
                   snapshot.live_source_bytes, " ", snapshot.shared_bytes_saved);
-  // Check has compared what the weights must be with the snapshot, which tells all but the copies.
+  // Check has compared what the weights must be with the snapshot, which tells all but the ways back.
   for (const TensorSnapshot& tensor : snapshot.tensors) {
     const Weight& weight = weights_[tensor.name[0] - '0'];
-    absl::StrAppend(&text, "|", tensor.name, weight.host_copy, tensor.state, tensor.strategy,
-                    tensor.why_held, " ", tensor.bytes, " ", tensor.device_bytes, " ",
-                    tensor.source_bytes, " ", tensor.leases, " ");
+    absl::StrAppend(&text, "|", tensor.name, weight.host_copy, weight.evaluated, tensor.state,
+                    tensor.strategy, tensor.why_held, " ", tensor.bytes, " ", tensor.device_bytes,
+                    " ", tensor.source_bytes, " ", tensor.leases, " ");
     for (const std::string& owner : tensor.owners) {
       absl::StrAppend(&text, std::find(order.begin(), order.end(), owner[0] - '0') - order.begin());
     }

@@ -76,6 +76,7 @@ class SharedModels {
   struct Weight {
     bool known = false;
     bool holds_source = false;
+    bool evaluated = false;  // once
     bool resident = false;
     bool failed = false;
     bool host_copy = false;
@@ -107,6 +108,7 @@ class SharedModels {
   SleepReport FallsAsleep(size_t i, bool keep_host_copy);
   void BecomesResident(Weight& weight);
   void Settle(Weight& weight);
+  void SettleCopy(Weight& weight);
   bool AllAsleep(const Weight& weight) const;
   void CheckBooks() const;
 

@@ -415,6 +415,57 @@ TEST_F(BankLifeTest, AskedForNoRoomNothingLeaves) {
   EXPECT_EQ(bank_->Totals().evictions, 0u);
 }
 
+// What brings a tensor back.
+
+TEST_F(BankLifeTest, ALaterRegistrationBringsBackWhatItsFirstOwnerNeverFetched) {
+  Make({});
+  const TestWeights weights(1);
+  Model first = Load("first", weights);
+  ASSERT_TRUE(bank_->Sleep(first.owner).ok());
+  const Model second = Register("second", weights, /*can_return=*/false);
+  EXPECT_EQ(bank_->Totals().hits, 2u);
+  EXPECT_EQ(bank_->Snapshot().tensors[0].why_held,
+            "evicted, and to come back from what was registered since");
+  EXPECT_TRUE(bank_->Audit().clean()) << bank_->Audit().ToString();
+  first = Model();
+  const absl::Status status = bank_->EvaluateAndAllocate(second.owner);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
+  ExpectContents(second, weights);
+}
+
+TEST_F(BankLifeTest, ALaterRegistrationDoesNotDependOnTheFoldersFormerName) {
+  Make({});
+  const TestWeights weights(1);
+  const Model first = Load("first", weights);
+  ASSERT_TRUE(bank_->Sleep(first.owner).ok());
+  const std::vector<LazyTensor> opened = weights.Submodel();  // as under the folder's new name
+  ASSERT_TRUE(std::filesystem::remove(weights.path()));
+  EXPECT_TRUE(absl::IsNotFound(bank_->Wake(first.owner)));
+  const Owner second = bank_->AddOwner("second");
+  for (const LazyTensor& tensor : opened) {
+    ASSERT_TRUE(bank_->Register(second, tensor, "w").value().hit);
+    EXPECT_TRUE(tensor.detached());
+  }
+  const absl::Status status = bank_->EvaluateAndAllocate(second);
+  ASSERT_TRUE(status.ok()) << status;
+  ExpectContents(first, weights);
+}
+
+TEST_F(BankLifeTest, WhatALaterRegistrationLeftIsDroppedWithItsOwner) {
+  Make({});
+  const TestWeights weights(1);
+  const Model first = Load("first", weights);
+  ASSERT_TRUE(bank_->Sleep(first.owner).ok());
+  {
+    const Model second = Register("second", weights);
+    EXPECT_GT(LiveSourceBytes(), 0u);
+  }
+  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
+  ASSERT_TRUE(bank_->Wake(first.owner).ok());
+  ExpectContents(first, weights);
+}
+
 // Files that are the device's memory as they are.
 
 TEST_F(BankLifeTest, WhatIsImportedTakesNothingOfTheBudget) {
