@@ -73,8 +73,9 @@ struct BankOptions {
 
 // What an owner can do for the bank later.
 struct OwnerOptions {
-  // Brings an evicted tensor's stored parts back. Without it the owner's tensors leave the device
-  // only for a Sleep that keeps host copies.
+  // Brings an evicted tensor's stored parts back: all that this owner registers. Without it the
+  // owner's tensors leave the device only for a Sleep that keeps host copies. For a tensor over a
+  // buffer in memory it is asked when that is evaluated; what it does not find then never leaves.
   RecipeResolver resolver = nullptr;
 };
 
@@ -156,10 +157,11 @@ class Bank : public std::enable_shared_from_this<Bank> {
   absl::StatusOr<SleepReport> Sleep(const Owner& owner, const SleepOptions& options = {}) {
     return Sleep({&owner}, options);
   }
-  // Brings everything of these owners back. DataLoss or FailedPrecondition, naming the tensor, when
-  // its source is not what it was when it was registered; when it fails, those that slept sleep on
-  // with all they kept, unless another Wake of theirs succeeds. Cancelled when one is released
-  // meanwhile.
+  // Brings everything of these owners back; naming the tensor, DataLoss or FailedPrecondition when
+  // its source is not what it was when it was registered, NotFound, or what else the resolvers say,
+  // when it is not there any more: register it again from where it is now. When it fails, those
+  // that slept sleep on with all they kept, unless another Wake of theirs succeeds. Cancelled when
+  // one is released meanwhile.
   absl::Status Wake(absl::Span<const Owner* const> owners, const EvaluateAllOptions& options = {});
   absl::Status Wake(const Owner& owner, const EvaluateAllOptions& options = {}) {
     return Wake({&owner}, options);

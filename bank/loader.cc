@@ -1,5 +1,6 @@
 #include "bank/loader.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 #include <variant>
@@ -20,20 +21,25 @@ struct Block {
 
 // The recipe of an evicted tensor, from its encoded form and whoever can find the stored parts
 // again.
-absl::StatusOr<RecipePtr> Resolve(const WayBack& way, const Digest& digest) {
+absl::StatusOr<RecipePtr> Resolve(const std::string& encoded,
+                                  absl::Span<const RecipeResolver> resolvers,
+                                  const Digest& digest) {
   absl::Status last = absl::FailedPreconditionError(
       "it was evicted and no owner can bring it back: give the owner a resolver, or register the "
       "tensor with a bank that does not evict");
-  if (way.encoded.empty()) return last;
-  for (const RecipeResolver& resolver : way.resolvers) {
-    const absl::StatusOr<std::vector<RecipePtr>> recipes = DecodeRecipes(way.encoded, resolver);
+  if (encoded.empty()) return last;
+  for (const RecipeResolver& resolver : resolvers) {
+    const absl::StatusOr<std::vector<RecipePtr>> recipes = DecodeRecipes(encoded, resolver);
     if (recipes.ok() && recipes->size() == 1 && recipes->front()->digest() == digest) {
       return recipes->front();
     }
-    last = recipes.ok() ? absl::DataLossError(
-                              "its source is not what it was when it was registered: load the "
-                              "model again")
-                        : recipes.status();
+    last = recipes.status();
+    // InvalidArgument: a stored part has another type now.
+    if (recipes.ok() || absl::IsInvalidArgument(last)) {
+      last = absl::DataLossError(
+          absl::StrCat("its source is not what it was when it was registered: load the model again",
+                       last.ok() ? "" : " (", last.message(), last.ok() ? "" : ")"));
+    }
   }
   return last;
 }
@@ -104,10 +110,9 @@ absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation,
     }
     NPUBANK_ASSIGN_OR_RETURN(const bool cached, LoadFromCache(evaluation, loaded));
     if (cached) return loaded;
-    NPUBANK_ASSIGN_OR_RETURN(recipe, Resolve(way, evaluation.digest()));
+    NPUBANK_ASSIGN_OR_RETURN(recipe, Resolve(way.encoded, way.resolvers, evaluation.digest()));
   } else {
-    absl::StatusOr<std::string> encoded = EncodeRecipes({recipe});
-    if (encoded.ok()) loaded.encoded = *std::move(encoded);
+    loaded.encoded = EncodeWayBack(evaluation, recipe);
     NPUBANK_ASSIGN_OR_RETURN(const bool cached, LoadFromCache(evaluation, loaded));
     if (cached) return loaded;
   }
@@ -120,6 +125,20 @@ absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation,
                                bytes, [&] { return evaluator_.Import(*recipe, name); },
                                [&] { return evaluator_.Evaluate(*recipe, name, cancelled); }));
   return loaded;
+}
+
+// A file is found again by its name. A buffer in memory is nobody's but its owner's, so its owners
+// have to show that they find it.
+std::string Loader::EncodeWayBack(const Evaluation& evaluation, const RecipePtr& recipe) const {
+  const absl::StatusOr<std::string> encoded = EncodeRecipes({recipe});
+  if (!encoded.ok()) return "";
+  if (recipe->Persistent()) return *encoded;
+  const std::vector<RecipeResolver> resolvers = evaluation.way_back().resolvers;
+  const bool found =
+      std::all_of(resolvers.begin(), resolvers.end(), [&](const RecipeResolver& resolver) {
+        return Resolve(*encoded, {resolver}, evaluation.digest()).ok();
+      });
+  return found && !resolvers.empty() ? *encoded : "";
 }
 
 absl::StatusOr<bool> Loader::LoadFromCache(const Evaluation& evaluation, Loaded& loaded) const {

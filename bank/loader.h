@@ -38,6 +38,8 @@ class Loader {
   struct Loaded;
   // False: not in the cache, or not usable there.
   absl::StatusOr<bool> LoadFromCache(const Evaluation& evaluation, Loaded& loaded) const;
+  // The recipe as what brings the tensor back later; empty when that would not work.
+  std::string EncodeWayBack(const Evaluation& evaluation, const RecipePtr& recipe) const;
   void AddToCache(const Digest& digest, DeviceAllocation& memory) const;
   absl::StatusOr<Lease> Run(Evaluation& evaluation, const Cancelled& cancelled) const;
   absl::StatusOr<Loaded> Load(const Evaluation& evaluation, const Cancelled& cancelled) const;

@@ -17,8 +17,8 @@
 //   failed     | evaluating  -          -          -         failed
 //              |  evaluate                                    forget
 //
-// "-" cannot happen: the state stays and the action is kImpossible, which the bank reports as
-// Internal. A cancelled evaluation is a failed one whose Status is Cancelled.
+// "-" cannot happen, because the registry raises no such event: the table says kImpossible there
+// and lets the state stay. A cancelled evaluation is a failed one whose Status is Cancelled.
 #ifndef NPUBANK_BANK_RESIDENCY_H_
 #define NPUBANK_BANK_RESIDENCY_H_
 
@@ -55,7 +55,7 @@ enum class ResidencyAction : uint8_t {
   kReclaim,     // give the device bytes back and forget the tensor, now or when room is needed
   kForget,      // forget the tensor
   kAbandon,     // ask the evaluation to stop; who finishes it forgets the tensor
-  kImpossible,  // a fault of this program
+  kImpossible,  // would be a fault of this program
 };
 
 struct ResidencyStep {

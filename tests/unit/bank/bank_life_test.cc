@@ -12,6 +12,7 @@
 #include "bank/bank.h"
 #include "bank/host_memory.h"
 #include "lazy_tensor/retention.h"
+#include "lazy_tensor/status_macros.h"
 #include "tests/support/hooked_memory.h"
 #include "tests/support/scripted_source.h"
 #include "tests/support/temporary_folder.h"
@@ -464,6 +465,92 @@ TEST_F(BankLifeTest, WhatALaterRegistrationLeftIsDroppedWithItsOwner) {
   EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
   ASSERT_TRUE(bank_->Wake(first.owner).ok());
   ExpectContents(first, weights);
+}
+
+TEST_F(BankLifeTest, ABufferThatNobodyFindsAgainStaysOnTheDevice) {
+  Make({});
+  const TestWeights weights(1);
+  const Model model = Load("prefill", weights);
+  Uid uid;
+  {
+    const auto buffer = Source::FromBuffer(CountingFloats(100), "table");
+    uid = bank_->Register(model.owner, VectorsOver(buffer, 100)[0], "table").value().uid;
+    ASSERT_TRUE(bank_->EvaluateAndAllocate(model.owner).ok());
+  }
+  const SleepReport report = bank_->Sleep(model.owner).value();
+  EXPECT_EQ(report.bytes_without_way_back, kPage);
+  EXPECT_EQ(report.bytes_given_back, 2 * kPage);
+  std::vector<std::byte> bytes(400);
+  ASSERT_TRUE(bank_->Read(uid, 0, absl::MakeSpan(bytes)).ok());
+  EXPECT_EQ(bytes, CountingFloats(100));
+}
+
+TEST_F(BankLifeTest, ABufferThatTheOwnerStillHasComesBackFromIt) {
+  Make({});
+  const auto buffer = Source::FromBuffer(CountingFloats(100), "table");
+  const Owner owner = bank_->AddOwner(
+      "prefill", {.resolver = [buffer](absl::string_view) -> absl::StatusOr<RecipePtr> {
+        return VectorsOver(buffer, 100)[0].recipe();
+      }});
+  const Uid uid = bank_->Register(owner, VectorsOver(buffer, 100)[0], "table").value().uid;
+  ASSERT_TRUE(bank_->EvaluateAndAllocate(owner).ok());
+  EXPECT_EQ(bank_->Sleep(owner)->bytes_given_back, kPage);
+  std::vector<std::byte> bytes(400);
+  ASSERT_TRUE(bank_->Read(uid, 0, absl::MakeSpan(bytes)).ok());
+  EXPECT_EQ(bytes, CountingFloats(100));
+}
+
+TEST_F(BankLifeTest, ASourceWhoseTensorsHaveOtherTypesNowIsDataLoss) {
+  Make({});
+  const TestWeights weights(1);
+  bool changed = false;
+  const Owner owner = bank_->AddOwner(
+      "prefill", {.resolver = [&](absl::string_view name) -> absl::StatusOr<RecipePtr> {
+        NPUBANK_ASSIGN_OR_RETURN(RecipePtr stored, weights.Resolver()(name));
+        if (!changed) return stored;
+        return Recipe::Slice(stored, {0, 0}, {1, TestWeights::kColumns});
+      }});
+  ASSERT_TRUE(bank_->Register(owner, weights.Submodel()[0], "wq").ok());
+  ASSERT_TRUE(bank_->EvaluateAndAllocate(owner).ok());
+  ASSERT_TRUE(bank_->Sleep(owner).ok());
+  changed = true;
+  const absl::Status status = bank_->Wake(owner);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("tensor 'wq'"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("load the model again"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("layer0")) << "and says which part";
+}
+
+// More than any host has, to be copied from a device that holds it without memory.
+TEST_F(BankLifeTest, AHostThatIsTooSmallForACopyIsAnError) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers end the program when an allocation fails";
+#endif
+  class Endless final : public Source {
+   public:
+    Endless() : Source("endless", Digest{7, 7}, uint64_t{1} << 60) {}
+    bool persistent() const override { return true; }
+    absl::Status Read(uint64_t, absl::Span<std::byte>) const override {
+      return absl::UnavailableError("never read here");
+    }
+    absl::StatusOr<absl::Span<const std::byte>> View(uint64_t, uint64_t) const override {
+      return absl::FailedPreconditionError("not mapped");
+    }
+    void Release(uint64_t, uint64_t) const override {}
+  };
+  const auto memory = std::make_shared<HookedMemory>();
+  memory->imports = true;
+  const auto bank = Bank::Create(memory, {});
+  const Owner owner = bank->AddOwner("prefill");
+  const TensorType type =
+      TensorType::Create(ElementType::kF32, Shape::Create({int64_t{1} << 50}).value()).value();
+  const LazyTensor huge =
+      LazyTensor::Constant(std::make_shared<Endless>(), 0, type, "huge").value();
+  ASSERT_TRUE(bank->Register(owner, huge, "huge").ok());
+  ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
+  const absl::Status status = bank->Sleep(owner, {.keep_host_copy = true}).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'huge'"));
 }
 
 // Files that are the device's memory as they are.
