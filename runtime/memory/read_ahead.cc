@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <system_error>
 
 namespace npubank {
 namespace {
@@ -38,25 +39,31 @@ ReadAhead::~ReadAhead() {
 void ReadAhead::Add(absl::Span<const std::byte> range) {
   if (range.empty()) return;
   MutexLock lock(mutex_);
+  if (!thread_.joinable()) {
+    try {
+      thread_ = std::thread([this] { Run(); });
+    } catch (const std::system_error&) {
+      return;  // the system has no more threads: the pages come when they are asked for
+    }
+  }
   ranges_.push_back(range);
-  if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
   changed_.NotifyAll();
 }
 
 void ReadAhead::Drop(absl::Span<const std::byte> mapping) {
   const std::less<const std::byte*> before;
-  MutexLock lock(mutex_);
   const auto inside = [&](absl::Span<const std::byte> range) {
     return !before(range.data(), mapping.data()) &&
            before(range.data(), mapping.data() + mapping.size());
   };
+  MutexLock lock(mutex_);
   ranges_.erase(std::remove_if(ranges_.begin(), ranges_.end(), inside), ranges_.end());
-  while (working_) changed_.Wait(mutex_);
+  while (inside(at_work_)) changed_.Wait(mutex_);
 }
 
 void ReadAhead::Finish() {
   MutexLock lock(mutex_);
-  while (working_ || !ranges_.empty()) changed_.Wait(mutex_);
+  while (!at_work_.empty() || !ranges_.empty()) changed_.Wait(mutex_);
 }
 
 uint64_t ReadAhead::bytes() const {
@@ -73,11 +80,11 @@ void ReadAhead::Run() {
     const absl::Span<const std::byte> step = front.subspan(0, kStepBytes);
     front.remove_prefix(step.size());
     if (front.empty()) ranges_.pop_front();
-    working_ = true;
+    at_work_ = step;
     mutex_.Unlock();
     AskFor(step);
     mutex_.Lock();
-    working_ = false;
+    at_work_ = {};
     bytes_ += step.size();
     changed_.NotifyAll();
   }

@@ -1,13 +1,14 @@
 // ReadAhead: brings pages of mapped files into memory in the background.
 //
 //   ReadAhead read_ahead;
-//   read_ahead.Add(data, bytes);
-//   read_ahead.Drop(mapping, size);     // before the mapping goes
+//   read_ahead.Add(mapping.subspan(offset, bytes));
+//   read_ahead.Drop(mapping);     // before it goes
 //
 // One thread, started by the first Add and asleep while there is nothing to do; it goes through the
 // ranges in the order in which they were added, in steps of a few MiB. Pages are asked for, not
-// touched: bytes that a file has lost meanwhile are skipped and never raise SIGBUS. The destructor
-// drops what has not been begun. Threads: any.
+// touched: bytes that a file has lost meanwhile are skipped and never raise SIGBUS. Where the system
+// has no thread to give, nothing is read ahead. The destructor drops what has not been begun.
+// Threads: any.
 #ifndef NPUBANK_RUNTIME_MEMORY_READ_AHEAD_H_
 #define NPUBANK_RUNTIME_MEMORY_READ_AHEAD_H_
 
@@ -28,7 +29,7 @@ class ReadAhead {
 
   // The bytes must stay mapped until they are dropped.
   void Add(absl::Span<const std::byte> range);
-  // Forgets the ranges that begin inside `mapping`, and waits for the step that is at work.
+  // Forgets the ranges that begin inside `mapping`, and waits for the step that is at work there.
   void Drop(absl::Span<const std::byte> mapping);
   // Waits until all that was added is done.
   void Finish();
@@ -41,7 +42,7 @@ class ReadAhead {
   mutable Mutex mutex_;
   CondVar changed_;
   std::deque<absl::Span<const std::byte>> ranges_ ABSL_GUARDED_BY(mutex_);
-  bool working_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Span<const std::byte> at_work_ ABSL_GUARDED_BY(mutex_);  // the step; empty between two
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::thread thread_;

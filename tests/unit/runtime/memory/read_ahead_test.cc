@@ -1,6 +1,7 @@
 #include "runtime/memory/read_ahead.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -50,6 +51,52 @@ TEST_F(ReadAheadTest, WhatIsDroppedIsNotTouchedAgain) {
   source_.reset();  // unmaps: a step that came now would be seen by a sanitizer, or ask for nothing
   read_ahead.Finish();
   EXPECT_EQ(read_ahead.bytes(), bytes);
+}
+
+TEST_F(ReadAheadTest, DroppingOneMappingDoesNotWaitForTheOthers) {
+  const testing::TemporaryFile other_file{std::vector<std::byte>(4096)};
+  const auto other = Source::OpenFile(other_file.path()).value();
+  ReadAhead read_ahead;
+  for (int i = 0; i < 50; ++i) read_ahead.Add(mapping_);
+  read_ahead.Drop(other->View(0, 4096).value());
+  read_ahead.Drop({});
+  EXPECT_LT(read_ahead.bytes(), 50 * kBytes);
+  read_ahead.Finish();
+  EXPECT_EQ(read_ahead.bytes(), 50 * kBytes);
+}
+
+// As long as it lives a new thread cannot have the stack that it asks for.
+class NoMoreThreads {
+ public:
+  NoMoreThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    pthread_attr_init(&huge);
+    pthread_attr_setstacksize(&huge, size_t{1} << 50);
+    pthread_setattr_default_np(&huge);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoMoreThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST_F(ReadAheadTest, WithoutAThreadNothingIsReadAheadUntilThereIsOne) {
+  ReadAhead read_ahead;
+  {
+    const NoMoreThreads none;
+    read_ahead.Add(mapping_);
+    read_ahead.Finish();
+    EXPECT_EQ(read_ahead.bytes(), 0u);
+    read_ahead.Drop(mapping_);
+  }
+  read_ahead.Add(mapping_);
+  read_ahead.Finish();
+  EXPECT_EQ(read_ahead.bytes(), kBytes);
 }
 
 TEST_F(ReadAheadTest, AFileThatShrankDoesNoHarm) {
