@@ -81,14 +81,17 @@ class Imports::ImportedFile : public File {
   }
 
   absl::Status Import(const std::shared_ptr<level_zero::Device>& device) {
-    NPUBANK_ASSIGN_OR_RETURN(const absl::Span<const std::byte> mapping,
-                             source_->View(0, source_->size()));
-    if (reinterpret_cast<uintptr_t>(mapping.data()) % kPage != 0)
+    const absl::StatusOr<absl::Span<const std::byte>> mapping = source_->View(0, source_->size());
+    // A file system that cannot map, or a process without addresses: reading may do.
+    if (absl::IsUnavailable(mapping.status()))
+      return Refused(absl::FailedPreconditionError(mapping.status().message()));
+    NPUBANK_RETURN_IF_ERROR(mapping.status());
+    if (reinterpret_cast<uintptr_t>(mapping->data()) % kPage != 0)
       return absl::FailedPreconditionError("its mapping does not begin with a page");
-    auto pages = level_zero::ImportedMemory::Create(device, mapping.data(), mapping.size());
+    auto pages = level_zero::ImportedMemory::Create(device, mapping->data(), mapping->size());
     if (!pages.ok()) return Refused(pages.status());
     pages_.emplace(*std::move(pages));
-    bytes_ = mapping;
+    bytes_ = *mapping;
     return absl::OkStatus();
   }
 

@@ -17,7 +17,7 @@
 // of WillNeed, so that the first inference does not wait for the disk. What is queued is dropped
 // with the file's last user. Threads: any; two that want a new file at once share one import, and
 // no lock is held over it. Errors: FailedPrecondition when this source's pages cannot be the
-// device's (a buffer, a file that is not mapped, one that the system will not pin): copy it
+// device's (a buffer, a file that is not mapped, one that the system will not map or pin): copy it
 // instead; Unimplemented when no file's can; DataLoss when the file has changed.
 #ifndef NPUBANK_RUNTIME_MEMORY_IMPORTS_H_
 #define NPUBANK_RUNTIME_MEMORY_IMPORTS_H_

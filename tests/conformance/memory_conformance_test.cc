@@ -306,6 +306,23 @@ TEST_P(ImportConformance, ADriverThatListsImportsButHasNoneIsAskedOnceForAllFile
   EXPECT_EQ(notices_.size(), 1u);
 }
 
+TEST_P(ImportConformance, AFileThatTheSystemWillNotMapIsCopied) {
+  // On a file system that cannot map, or when the process has no more addresses.
+  class Unmappable : public Source {
+   public:
+    Unmappable() : Source("unmappable", Digest{1, 1}, kFileBytes) {}
+    bool persistent() const override { return true; }
+    absl::Status Read(uint64_t, absl::Span<std::byte>) const override { return absl::OkStatus(); }
+    absl::StatusOr<absl::Span<const std::byte>> View(uint64_t, uint64_t) const override {
+      return absl::UnavailableError("cannot map: no such device");
+    }
+    void Release(uint64_t, uint64_t) const override {}
+  };
+  EXPECT_EQ(memory_->Import(std::make_shared<Unmappable>(), 0, 64, "wq").status().code(),
+            absl::StatusCode::kFailedPrecondition)
+      << "which means: copy it";
+}
+
 TEST_P(ImportConformance, AChangedFileIsDataLoss) {
   ASSERT_EQ(truncate(files_[1].path().c_str(), 4096), 0);
   EXPECT_EQ(memory_->Import(sources_[1], 0, 64, "wq").status().code(), absl::StatusCode::kDataLoss);
