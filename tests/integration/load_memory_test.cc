@@ -88,9 +88,9 @@ TEST_F(ZeroCopyTest, ACheckpointThatIsKeptAsItIsIsNeitherCopiedNorHeld) {
   BankPlace place = OpenPlace(MemoryStrategy::kImported);
   const auto& software = *place.device->software();
   const uint64_t copied = DriverStatistics(software).copied_bytes;
-  const uint64_t anonymous = AnonymousBytes();
+  const uint64_t anonymous = ProcessMemoryNow().anonymous_bytes;
   auto run = LoadModel(place, model, WeightFormat::kKeep);
-  EXPECT_LT(AnonymousBytes(), anonymous + (32 << 20));
+  EXPECT_LT(ProcessMemoryNow().anonymous_bytes, anonymous + (32 << 20));
   const BankTotals totals = place.bank->Totals();
   EXPECT_GT(totals.unique_bytes, 80'000'000u);
   EXPECT_EQ(totals.device_bytes, 0u);
