@@ -1,5 +1,6 @@
 #include "bank/snapshot.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -12,7 +13,7 @@
 namespace npubank {
 namespace {
 
-constexpr uint64_t kMaxFileBytes = uint64_t{1} << 30;
+constexpr uint64_t kMaxFileBytes = uint64_t{1} << 28;
 // In a hostile file many tables may share one long text: what is decoded may be this many times
 // larger than the file. An honest one stays below ten.
 constexpr uint64_t kMaxExpansion = 64;
@@ -39,15 +40,14 @@ class NameTable {
   std::map<std::string, uint32_t> numbers_;
 };
 
-// Copies texts out of a verified buffer, within what the file's size allows.
+// Copies texts out of a verified buffer, as long as there is room.
 class Decoder {
  public:
-  Decoder(const wire::BankState& state, uint64_t file_bytes)
-      : names_(state.names()), room_(file_bytes * kMaxExpansion) {}
+  Decoder(const wire::BankState& state, uint64_t room) : names_(state.names()), room_(room) {}
 
   absl::Status Take(uint64_t bytes) {
     if (bytes > room_) {
-      return absl::InvalidArgumentError("corrupt: its parts repeat beyond what its size allows");
+      return absl::InvalidArgumentError("corrupt: its parts repeat beyond what may be decoded");
     }
     room_ -= bytes;
     return absl::OkStatus();
@@ -136,7 +136,7 @@ std::string EncodeSnapshot(const BankSnapshot& snapshot) {
   return absl::StrCat(EncodeSeal(kSnapshotFile, FileSeal::kBytes, state), state);
 }
 
-absl::StatusOr<BankSnapshot> DecodeSnapshot(absl::string_view file) {
+absl::StatusOr<BankSnapshot> DecodeSnapshot(absl::string_view file, uint64_t most_bytes) {
   constexpr size_t kSmallest = 8;  // root offset and identifier
   NPUBANK_ASSIGN_OR_RETURN(const FileSeal seal, ReadSeal(kSnapshotFile, file, file.size()));
   const absl::string_view bytes = file.substr(FileSeal::kBytes);
@@ -160,7 +160,7 @@ absl::StatusOr<BankSnapshot> DecodeSnapshot(absl::string_view file) {
   }
   const wire::BankState& state = *wire::GetBankState(data);
   BankSnapshot snapshot;
-  Decoder decoder(state, bytes.size());
+  Decoder decoder(state, std::min(bytes.size() * kMaxExpansion, most_bytes));
   if (state.tensors() != nullptr) {
     for (const wire::TensorState* tensor : *state.tensors()) {
       NPUBANK_RETURN_IF_ERROR(decoder.Tensor(*tensor, snapshot.tensors.emplace_back()));

@@ -4,7 +4,8 @@
 //   NPUBANK_ASSIGN_OR_RETURN(BankSnapshot snapshot, ReadSnapshot("run.bank"));
 //
 // The file is a seal (file_seal.h) and a flatbuffer (snapshot.fbs), written to a temporary name and
-// renamed. A file with a byte changed or missing anywhere is refused.
+// renamed. A file with a byte changed or missing anywhere is refused, and so is one whose parts,
+// each named many times, would take more memory than a file of its size can need.
 // Errors: NotFound / PermissionDenied naming the file; InvalidArgument for one that is not a
 // snapshot, of a version this program does not know, or corrupt.
 #ifndef NPUBANK_BANK_SNAPSHOT_H_
@@ -56,7 +57,9 @@ struct BankSnapshot {
 };
 
 std::string EncodeSnapshot(const BankSnapshot& snapshot);
-absl::StatusOr<BankSnapshot> DecodeSnapshot(absl::string_view file);
+// Its parts take at most `most_bytes` of memory, and at most 64 times what the file does.
+absl::StatusOr<BankSnapshot> DecodeSnapshot(absl::string_view file,
+                                            uint64_t most_bytes = uint64_t{1} << 30);
 absl::Status WriteSnapshot(const BankSnapshot& snapshot, const std::string& path);
 absl::StatusOr<BankSnapshot> ReadSnapshot(const std::string& path);
 

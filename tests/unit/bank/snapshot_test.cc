@@ -230,6 +230,22 @@ TEST(Snapshot, PartsThatRepeatOneLongTextAreRefusedInBoundedMemory) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("repeat"));
 }
 
+TEST(Snapshot, WhatIsDecodedIsBoundedHoweverLargeTheFile) {
+  flatbuffers::FlatBufferBuilder builder;
+  const auto text = builder.CreateString(std::string(1 << 20, 'x'));
+  wire::TensorStateBuilder tensor(builder);
+  tensor.add_name(text);
+  const std::vector<flatbuffers::Offset<wire::TensorState>> ten(10, tensor.Finish());
+  const auto tensors = builder.CreateVector(ten);
+  wire::FinishBankStateBuffer(builder, wire::CreateBankState(builder, tensors));
+  const std::string file = Sealed(builder);
+  EXPECT_TRUE(DecodeSnapshot(file).ok()) << "within what its size allows";
+  EXPECT_TRUE(DecodeSnapshot(file, 11 << 20).ok());
+  const absl::Status status = DecodeSnapshot(file, 9 << 20).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("repeat"));
+}
+
 TEST(Snapshot, AnOwnerNumberWithoutANameIsRefused) {
   flatbuffers::FlatBufferBuilder builder;
   const auto owners = builder.CreateVector(std::vector<uint32_t>{7});
