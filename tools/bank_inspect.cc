@@ -26,7 +26,8 @@ ABSL_FLAG(std::string, format, "table", "table, json or csv");
 ABSL_FLAG(
     std::string, sort, "",
     "name, uid, state, bytes, device-bytes, leases, hits or seconds; registration order else");
-ABSL_FLAG(std::string, filter, "", "only tensors with this in a name, state, owner or recipe");
+ABSL_FLAG(std::string, filter, "",
+          "only tensors with this in a name, state, owner or recipe; totals stay");
 ABSL_FLAG(std::string, svg, "", "plan: file to draw the arena to");
 ABSL_FLAG(std::string, function, "", "plan: draw this function's scratch instead of the arena");
 
@@ -37,7 +38,6 @@ constexpr int kLeaksFound = 2;
 
 absl::StatusOr<BankSnapshot> Read(const std::string& path) {
   NPUBANK_ASSIGN_OR_RETURN(BankSnapshot snapshot, ReadSnapshot(path));
-  KeepTensorsWith(absl::GetFlag(FLAGS_filter), snapshot);
   const std::string key = absl::GetFlag(FLAGS_sort);
   if (!key.empty()) NPUBANK_RETURN_IF_ERROR(SortTensors(key, snapshot));
   return snapshot;
@@ -53,6 +53,7 @@ absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
         InspectPlan(arguments[1], absl::GetFlag(FLAGS_svg), absl::GetFlag(FLAGS_function)));
     return 0;
   }
+  const std::string filter = absl::GetFlag(FLAGS_filter);
   const std::string format = absl::GetFlag(FLAGS_format);
   if (format != "table" && format != "json" && format != "csv") {
     return absl::InvalidArgumentError(
@@ -61,7 +62,7 @@ absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
   if (command == "diff" && arguments.size() == 3) {
     NPUBANK_ASSIGN_OR_RETURN(const BankSnapshot before, Read(arguments[1]));
     NPUBANK_ASSIGN_OR_RETURN(const BankSnapshot after, Read(arguments[2]));
-    Print(FindingsAsText(DiffSnapshots(before, after), format));
+    Print(FindingsAsText(DiffSnapshots(before, after, filter), format));
     return 0;
   }
   if (command == "leaks" && arguments.size() == 2) {
@@ -76,9 +77,9 @@ absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
         "give one file: bank-inspect SNAPSHOT, leaks SNAPSHOT or plan BLOB; or two: diff A B");
   }
   NPUBANK_ASSIGN_OR_RETURN(const BankSnapshot snapshot, Read(arguments[0]));
-  Print(format == "json"  ? SnapshotAsJson(snapshot)
-        : format == "csv" ? SnapshotAsCsv(snapshot)
-                          : SnapshotAsTable(snapshot));
+  Print(format == "json"  ? SnapshotAsJson(snapshot, filter)
+        : format == "csv" ? SnapshotAsCsv(snapshot, filter)
+                          : SnapshotAsTable(snapshot, filter));
   return 0;
 }
 

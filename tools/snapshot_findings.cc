@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tools/snapshot_text.h"
 #include "tools/text_table.h"
 
 namespace npubank {
@@ -54,21 +55,24 @@ SnapshotFinding Finding(absl::string_view kind, const TensorSnapshot& tensor, st
 
 }  // namespace
 
-std::vector<SnapshotFinding> DiffSnapshots(const BankSnapshot& before, const BankSnapshot& after) {
+std::vector<SnapshotFinding> DiffSnapshots(const BankSnapshot& before, const BankSnapshot& after,
+                                           const std::string& filter) {
   std::vector<SnapshotFinding> findings;
   const std::map<Uid, const TensorSnapshot*> old = ByUid(before);
   const std::map<Uid, const TensorSnapshot*> now = ByUid(after);
   for (const auto& [uid, tensor] : old) {
     const auto found = now.find(uid);
-    if (found == now.end()) {
+    const TensorSnapshot* const later = found == now.end() ? nullptr : found->second;
+    if (!HasText(*tensor, filter) && (later == nullptr || !HasText(*later, filter))) continue;
+    if (later == nullptr) {
       findings.push_back(Finding("removed", *tensor, absl::StrCat(tensor->bytes, " bytes")));
       continue;
     }
-    const std::string changes = Changes(*tensor, *found->second);
+    const std::string changes = Changes(*tensor, *later);
     if (!changes.empty()) findings.push_back(Finding("changed", *tensor, changes));
   }
   for (const auto& [uid, tensor] : now) {
-    if (old.count(uid) > 0) continue;
+    if (old.count(uid) > 0 || !HasText(*tensor, filter)) continue;
     findings.push_back(
         Finding("added", *tensor, absl::StrCat(tensor->state, ", ", tensor->bytes, " bytes")));
   }

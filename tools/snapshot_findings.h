@@ -24,8 +24,10 @@ struct SnapshotFinding {
 };
 
 // Tensors by uid, then the totals; what is equal is left out. Addresses and evaluation times are
-// not compared: they differ from run to run.
-std::vector<SnapshotFinding> DiffSnapshots(const BankSnapshot& before, const BankSnapshot& after);
+// not compared: they differ from run to run. With a filter only tensors that have it somewhere,
+// before or after (HasText); the totals are those of all.
+std::vector<SnapshotFinding> DiffSnapshots(const BankSnapshot& before, const BankSnapshot& after,
+                                           const std::string& filter = "");
 
 // Source bytes that are still held, device bytes and leases of tensors that nobody owns, and source
 // bytes that no tensor of the bank accounts for.

@@ -34,10 +34,6 @@ nlohmann::json TensorAsJson(const TensorSnapshot& tensor) {
           {"why_held", tensor.why_held}};
 }
 
-}  // namespace
-
-namespace {
-
 bool Contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
@@ -63,14 +59,12 @@ const std::vector<std::pair<absl::string_view, Less>>& SortKeys() {
 
 }  // namespace
 
-void KeepTensorsWith(const std::string& part, BankSnapshot& snapshot) {
-  std::erase_if(snapshot.tensors, [&](const TensorSnapshot& tensor) {
-    return !Contains(tensor.name, part) && !Contains(tensor.recipe, part) &&
-           !Contains(tensor.state, part) && !Contains(tensor.strategy, part) &&
-           !Contains(tensor.uid.ToHex(), part) &&
-           std::none_of(tensor.owners.begin(), tensor.owners.end(),
-                        [&](const std::string& owner) { return Contains(owner, part); });
-  });
+bool HasText(const TensorSnapshot& tensor, const std::string& part) {
+  return Contains(tensor.name, part) || Contains(tensor.recipe, part) ||
+         Contains(tensor.state, part) || Contains(tensor.strategy, part) ||
+         Contains(tensor.uid.ToHex(), part) ||
+         std::any_of(tensor.owners.begin(), tensor.owners.end(),
+                     [&](const std::string& owner) { return Contains(owner, part); });
 }
 
 absl::Status SortTensors(const std::string& key, BankSnapshot& snapshot) {
@@ -86,15 +80,19 @@ absl::Status SortTensors(const std::string& key, BankSnapshot& snapshot) {
       absl::StrCat("--sort ", key, " is none of ", absl::StrJoin(known, ", ")));
 }
 
-std::string SnapshotAsTable(const BankSnapshot& snapshot) {
+std::string SnapshotAsTable(const BankSnapshot& snapshot, const std::string& filter) {
   TextTable table(
       {{"uid"}, {"state"}, {"bytes", TextTable::kRight}, {"strategy"}, {"owners"}, {"recipe"}});
+  size_t shown = 0;
   for (const TensorSnapshot& tensor : snapshot.tensors) {
+    if (!HasText(tensor, filter)) continue;
+    ++shown;
     table.AddRow({tensor.uid.ToHex(), tensor.state, absl::StrCat(tensor.bytes), tensor.strategy,
                   absl::StrJoin(tensor.owners, ","), tensor.recipe});
   }
-  std::string text = table.AsColumns();
-  absl::StrAppend(&text, "\n", snapshot.tensors.size(), " tensors of ", snapshot.owners.size(),
+  std::string text = absl::StrCat(table.AsColumns(), "\n");
+  if (shown < snapshot.tensors.size()) absl::StrAppend(&text, shown, " shown of ");
+  absl::StrAppend(&text, snapshot.tensors.size(), " tensors of ", snapshot.owners.size(),
                   " owners, ", snapshot.unique_bytes, " bytes\ndevice: ", snapshot.device_bytes,
                   " bytes now, ", snapshot.device_peak_bytes,
                   " at the peak\nsaved by sharing: ", snapshot.shared_bytes_saved, " bytes, ",
@@ -103,7 +101,7 @@ std::string SnapshotAsTable(const BankSnapshot& snapshot) {
   return text;
 }
 
-std::string SnapshotAsCsv(const BankSnapshot& snapshot) {
+std::string SnapshotAsCsv(const BankSnapshot& snapshot, const std::string& filter) {
   TextTable table({{"uid"},
                    {"digest"},
                    {"name"},
@@ -121,6 +119,7 @@ std::string SnapshotAsCsv(const BankSnapshot& snapshot) {
                    {"recipe"},
                    {"why_held"}});
   for (const TensorSnapshot& tensor : snapshot.tensors) {
+    if (!HasText(tensor, filter)) continue;
     table.AddRow({tensor.uid.ToHex(), tensor.digest.ToHex(), tensor.name, tensor.type, tensor.state,
                   absl::StrCat(tensor.bytes), absl::StrCat(tensor.device_bytes),
                   Hex(tensor.device_address), tensor.strategy, absl::StrCat(tensor.source_bytes),
@@ -131,9 +130,11 @@ std::string SnapshotAsCsv(const BankSnapshot& snapshot) {
   return table.AsCsv();
 }
 
-std::string SnapshotAsJson(const BankSnapshot& snapshot) {
+std::string SnapshotAsJson(const BankSnapshot& snapshot, const std::string& filter) {
   nlohmann::json tensors = nlohmann::json::array();
-  for (const TensorSnapshot& tensor : snapshot.tensors) tensors.push_back(TensorAsJson(tensor));
+  for (const TensorSnapshot& tensor : snapshot.tensors) {
+    if (HasText(tensor, filter)) tensors.push_back(TensorAsJson(tensor));
+  }
   const nlohmann::json all = {{"tensors", std::move(tensors)},
                               {"owners", snapshot.owners},
                               {"totals",

@@ -100,6 +100,34 @@ TEST_F(BankInspectTest, SortsAndFilters) {
   EXPECT_THAT(wrong.error, HasSubstr("device-bytes")) << "names the keys there are";
 }
 
+TEST_F(BankInspectTest, AFilterChoosesLinesAndLeavesTheTotalsAlone) {
+  const std::string table = RunProgram({BANK_INSPECT, file_, "--filter", "kvcache"}).out;
+  EXPECT_THAT(table, HasSubstr("\n1 shown of 2 tensors of 2 owners, 16 bytes\n"));
+  const nlohmann::json json = nlohmann::json::parse(
+      RunProgram({BANK_INSPECT, file_, "--filter", "kvcache", "--format", "json"}).out, nullptr,
+      false);
+  ASSERT_FALSE(json.is_discarded());
+  EXPECT_EQ(json["tensors"].size(), 1u);
+  EXPECT_EQ(json["totals"]["unique_tensors"], 2);
+  EXPECT_EQ(json["totals"]["unique_bytes"], 16);
+}
+
+TEST_F(BankInspectTest, AFilteredDiffShowsTensorsThatHadItOrHaveItNow) {
+  BankSnapshot after = Sample();
+  after.tensors[0].state = "evicted";
+  after.tensors[1].leases = 1;
+  const std::string other = folder_.File("after.bank");
+  ASSERT_TRUE(WriteSnapshot(after, other).ok());
+  for (const char* filter : {"resident", "evicted"}) {
+    const std::string out =
+        RunProgram({BANK_INSPECT, "diff", file_, other, "--filter", filter}).out;
+    EXPECT_THAT(out, ContainsRegex("changed +0000000000abcdef +layers.0.wq +state resident -> "
+                                   "evicted\n"));
+    EXPECT_THAT(out, Not(HasSubstr("0000000000000001"))) << "it changed, but never had it";
+    EXPECT_THAT(out, Not(HasSubstr("total"))) << "there are as many tensors as before";
+  }
+}
+
 TEST_F(BankInspectTest, DiffShowsWhatCameWentAndChanged) {
   BankSnapshot after = Sample();
   after.tensors[0].state = "evicted";
