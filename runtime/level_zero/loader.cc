@@ -20,9 +20,10 @@ constexpr char kAltDrivers[] = "ZE_ENABLE_ALT_DRIVERS";
 constexpr char kSoftwareNpu[] = "libze_software_npu.so";
 
 bool AcceleratorNodePresent() {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/accel", error))
-    if (absl::string_view(entry.path().filename().c_str()).substr(0, 5) == "accel") return true;
+  std::error_code error;  // not a range-for, whose steps throw
+  std::filesystem::directory_iterator entry("/dev/accel", error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error))
+    if (absl::string_view(entry->path().filename().c_str()).substr(0, 5) == "accel") return true;
   return false;
 }
 
@@ -73,7 +74,6 @@ absl::Status ChooseDriver(DeviceChoice choice) {
 }
 
 absl::Status Initialize(DeviceChoice choice) {
-  NPUBANK_RETURN_IF_ERROR(ChooseDriver(choice));
   // GPU_ONLY would poison the process for an NPU, so say what is wanted.
   const ze_result_t result = zeInit(ZE_INIT_FLAG_VPU_ONLY);
   if (result == ZE_RESULT_SUCCESS) return absl::OkStatus();
@@ -116,6 +116,8 @@ absl::Status InitLoader(DeviceChoice choice) {
   }
   if (choice == DeviceChoice::kAuto)
     choice = AcceleratorNodePresent() ? DeviceChoice::kHardware : DeviceChoice::kSoftware;
+  // Nothing has been initialised yet: what is missing can be put right.
+  NPUBANK_RETURN_IF_ERROR(ChooseDriver(choice));
   process.choice = choice;
   process.status = Initialize(choice);
   return process.status;

@@ -6,9 +6,10 @@
 // (libze_software_npu.so beside the program or library that holds this code). The choice is made by
 // setting ZE_ENABLE_ALT_DRIVERS; one that the user has set is respected as it is.
 //
-// The loader initialises once per process, so the first call decides; a later call with a choice
-// that contradicts it is FailedPrecondition. After a failed zeInit nothing of Level Zero may be
-// called: the same error is returned ever after. Call it before other threads read the environment.
+// The loader initialises once per process, so the first call that finds its driver decides; a later
+// call with a choice that contradicts it is FailedPrecondition. After a failed zeInit nothing of
+// Level Zero may be called: the same error is returned ever after. Call it before other threads read
+// the environment.
 // Errors: NotFound when the software NPU is not beside the library; Unavailable with what zeInit
 // said.
 #ifndef NPUBANK_RUNTIME_LEVEL_ZERO_LOADER_H_
