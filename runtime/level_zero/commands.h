@@ -30,7 +30,7 @@ class CommandList {
  public:
   static absl::StatusOr<CommandList> Create(CommandQueue& queue);
   CommandList(CommandList&&) = default;
-  CommandList& operator=(CommandList&&) = default;
+  CommandList& operator=(CommandList&&) = delete;  // what was in flight would have to be awaited
   ~CommandList();
 
   absl::Status AppendCopy(void* to, const void* from, size_t bytes);

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "runtime/level_zero/buffer.h"
@@ -14,6 +15,10 @@ namespace npubank::level_zero {
 namespace {
 
 constexpr size_t kBytes = 4096;
+
+static_assert(std::is_move_constructible_v<CommandList>);
+static_assert(!std::is_move_assignable_v<CommandList>,
+              "a list that is in flight would go without having been awaited");
 
 class CommandsTest : public ::testing::Test {
  protected:
