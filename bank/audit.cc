@@ -59,36 +59,81 @@ std::string EntryFault(const Entry& entry, bool keeps_unowned) {
   return "";
 }
 
-}  // namespace
+struct DeviceBytes {
+  uint64_t reserved = 0;
+  uint64_t imported = 0;
+};
 
-std::string AuditReport::ToString() const {
-  std::string text = absl::StrCat(
-      "device bytes: ", device_bytes_booked, " of tensors + ", device_bytes_other,
-      " of others, counted ", device_bytes_counted, "\nsource bytes: ", source_bytes_booked,
-      " booked, ", source_bytes_counted, " live\n",
-      clean() ? "the books agree\n" : absl::StrCat(discrepancies.size(), " discrepancies:\n"));
-  for (const std::string& line : discrepancies) absl::StrAppend(&text, "  ", line, "\n");
-  return text;
+// What tensors have on the device, each allocation once.
+DeviceBytes Booked(const Registry::Books& books) {
+  DeviceBytes bytes;
+  std::unordered_set<const DeviceAllocation*> counted;
+  for (const Entry* entry : books.entries) {
+    const DeviceAllocation* memory = entry->memory.get();
+    if (memory == nullptr || !counted.insert(memory).second) continue;
+    bytes.reserved += memory->reserved_bytes();
+    if (memory->strategy() == "imported") bytes.imported += memory->bytes();
+  }
+  return bytes;
 }
 
-AuditReport AuditBooks(const Registry& registry, const DeviceMemory& device,
-                       uint64_t other_device_bytes) {
-  AuditReport report;
-  report.device_bytes_other = other_device_bytes;
-  SourceBooks sources;
-  std::vector<RecipePtr> recipes;  // walked after the lock
-  std::unordered_set<const DeviceAllocation*> counted;
-  registry.ForEach([&](const Entry& entry) {
-    if (entry.memory != nullptr && counted.insert(entry.memory.get()).second) {
-      report.device_bytes_booked += entry.memory->reserved_bytes();
-    }
-    if (entry.recipe != nullptr) recipes.push_back(entry.recipe);
-    const std::string fault = EntryFault(entry, registry.keeps_unowned());
-    if (!fault.empty()) {
+void AuditTensors(const AuditedBank& bank, AuditReport& report) {
+  bank.registry->Look([&](const Registry::Books& books) {
+    const DeviceBytes booked = Booked(books);
+    report.device_bytes_booked = booked.reserved;
+    report.imported_bytes_booked = booked.imported;
+    for (const Entry* entry : books.entries) {
+      const std::string fault = EntryFault(*entry, bank.registry->keeps_unowned());
+      if (fault.empty()) continue;
       report.discrepancies.push_back(
-          absl::StrCat("tensor '", entry.name, "' (uid ", entry.uid.ToHex(), ") ", fault));
+          absl::StrCat("tensor '", entry->name, "' (uid ", entry->uid.ToHex(), ") ", fault));
     }
   });
+}
+
+void AuditDevice(const AuditedBank& bank, absl::Span<const AuditedBank> neighbours,
+                 AuditReport& report) {
+  for (const AuditedBank& neighbour : neighbours) {
+    if (neighbour.device != bank.device) continue;
+    neighbour.registry->Look([&](const Registry::Books& books) {
+      const DeviceBytes booked = Booked(books);
+      report.device_bytes_other += booked.reserved;
+      report.imported_bytes_other += booked.imported;
+    });
+  }
+  const DeviceUsage usage = bank.device->Usage();
+  report.device_bytes_counted = usage.live_bytes;
+  report.imported_bytes_counted = usage.imported_bytes;
+  if (report.device_bytes_counted != report.device_bytes_booked + report.device_bytes_other) {
+    report.discrepancies.push_back(absl::StrCat(
+        "the device memory counts ", report.device_bytes_counted, " bytes; tensors have ",
+        report.device_bytes_booked, " and others ", report.device_bytes_other));
+  }
+  if (report.imported_bytes_counted != report.imported_bytes_booked + report.imported_bytes_other) {
+    report.discrepancies.push_back(
+        absl::StrCat("the device memory counts ", report.imported_bytes_counted,
+                     " bytes of imported files; tensors have ", report.imported_bytes_booked,
+                     " and others ", report.imported_bytes_other));
+  }
+  const absl::StatusOr<uint64_t> driver = bank.device->DriverBytes();
+  if (driver.ok() && *driver < report.device_bytes_counted) {
+    report.discrepancies.push_back(
+        absl::StrCat("the driver holds ", *driver, " bytes, fewer than the ",
+                     report.device_bytes_counted, " that the device memory counts"));
+  }
+}
+
+void AuditSources(const AuditedBank& bank, absl::Span<const AuditedBank> neighbours,
+                  AuditReport& report) {
+  std::vector<RecipePtr> recipes;  // walked after the lock
+  const auto add = [&](const Registry::Books& books) {
+    for (const Entry* entry : books.entries) {
+      if (entry->recipe != nullptr) recipes.push_back(entry->recipe);
+    }
+  };
+  bank.registry->Look(add);
+  for (const AuditedBank& neighbour : neighbours) neighbour.registry->Look(add);
+  SourceBooks sources;
   for (const RecipePtr& recipe : recipes) sources.Add(*recipe);
   report.source_bytes_booked = sources.total();
   report.source_bytes_counted = LiveSourceBytes();
@@ -104,20 +149,30 @@ AuditReport AuditBooks(const Registry& registry, const DeviceMemory& device,
     if (held.bytes == booked) continue;
     report.discrepancies.push_back(absl::StrCat(
         "source '", name, "': ", held.bytes, " bytes held by ", held.holders, " constants, ",
-        booked, " of them for tensors the bank still has to evaluate"));
+        booked, " of them for tensors that are still to be evaluated"));
   }
-  report.device_bytes_counted = device.Usage().live_bytes;
-  if (report.device_bytes_counted != report.device_bytes_booked + other_device_bytes) {
-    report.discrepancies.push_back(absl::StrCat(
-        "the device memory counts ", report.device_bytes_counted, " bytes; tensors have ",
-        report.device_bytes_booked, " and others ", other_device_bytes));
-  }
-  const absl::StatusOr<uint64_t> driver = device.DriverBytes();
-  if (driver.ok() && *driver < report.device_bytes_counted) {
-    report.discrepancies.push_back(
-        absl::StrCat("the driver holds ", *driver, " bytes, fewer than the ",
-                     report.device_bytes_counted, " that the device memory counts"));
-  }
+}
+
+}  // namespace
+
+std::string AuditReport::ToString() const {
+  std::string text = absl::StrCat(
+      "device bytes: ", device_bytes_booked, " of tensors + ", device_bytes_other,
+      " of others, counted ", device_bytes_counted, "\nimported bytes: ", imported_bytes_booked,
+      " of tensors + ", imported_bytes_other, " of others, counted ", imported_bytes_counted,
+      "\nsource bytes: ", source_bytes_booked, " booked, ", source_bytes_counted, " live\n",
+      clean() ? "the books agree\n" : absl::StrCat(discrepancies.size(), " discrepancies:\n"));
+  for (const std::string& line : discrepancies) absl::StrAppend(&text, "  ", line, "\n");
+  return text;
+}
+
+AuditReport AuditBooks(const AuditedBank& bank, uint64_t other_device_bytes,
+                       absl::Span<const AuditedBank> neighbours) {
+  AuditReport report;
+  report.device_bytes_other = other_device_bytes;
+  AuditTensors(bank, report);
+  AuditSources(bank, neighbours, report);
+  AuditDevice(bank, neighbours, report);
   return report;
 }
 

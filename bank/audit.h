@@ -12,28 +12,41 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
+
 namespace npubank {
 
 class DeviceMemory;
 class Registry;
 
 struct AuditReport {
-  uint64_t device_bytes_booked = 0;  // sum over resident tensors, rounded as the strategy says
-  uint64_t device_bytes_other =
-      0;  // what the caller says others hold through the same DeviceMemory
-  uint64_t device_bytes_counted = 0;  // the DeviceMemory's usage
-  uint64_t source_bytes_booked =
-      0;  // held by the recipes of tensors the bank still has to evaluate
-  uint64_t source_bytes_counted = 0;       // live source bytes of the process
+  // Of tensors: what resident ones cost, rounded as the strategy says. Of others: neighbours on the
+  // same DeviceMemory, and what the caller says. Counted: the DeviceMemory's usage.
+  uint64_t device_bytes_booked = 0;
+  uint64_t device_bytes_other = 0;
+  uint64_t device_bytes_counted = 0;
+  // The same of files that are device memory as they are.
+  uint64_t imported_bytes_booked = 0;
+  uint64_t imported_bytes_other = 0;
+  uint64_t imported_bytes_counted = 0;
+  // Held by the recipes of tensors that are still to be evaluated, here or by neighbours; of the
+  // whole process.
+  uint64_t source_bytes_booked = 0;
+  uint64_t source_bytes_counted = 0;
   std::vector<std::string> discrepancies;  // a line each, naming the tensor
 
   bool clean() const { return discrepancies.empty(); }
   std::string ToString() const;
 };
 
+struct AuditedBank {
+  const Registry* registry;
+  const DeviceMemory* device;
+};
+
 // What Bank::Audit runs.
-AuditReport AuditBooks(const Registry& registry, const DeviceMemory& device,
-                       uint64_t other_device_bytes);
+AuditReport AuditBooks(const AuditedBank& bank, uint64_t other_device_bytes,
+                       absl::Span<const AuditedBank> neighbours);
 
 }  // namespace npubank
 

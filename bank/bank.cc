@@ -188,8 +188,14 @@ BankTotals Bank::Totals() const {
 
 BankSnapshot Bank::Snapshot() const { return SnapshotOf(*core_->registry, *core_->device); }
 
-AuditReport Bank::Audit(uint64_t other_device_bytes) const {
-  return AuditBooks(*core_->registry, *core_->device, other_device_bytes);
+AuditReport Bank::Audit(uint64_t other_device_bytes,
+                        absl::Span<const Bank* const> neighbours) const {
+  const auto audited = [](const Bank& bank) {
+    return AuditedBank{.registry = bank.core_->registry.get(), .device = bank.core_->device.get()};
+  };
+  std::vector<AuditedBank> beside;
+  for (const Bank* bank : neighbours) beside.push_back(audited(*bank));
+  return AuditBooks(audited(*this), other_device_bytes, beside);
 }
 
 }  // namespace npubank

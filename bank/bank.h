@@ -176,8 +176,11 @@ class Bank : public std::enable_shared_from_this<Bank> {
   // Everything, for bank-inspect.
   BankSnapshot Snapshot() const;
   // Proves the books: see audit.h. `other_device_bytes` is what others hold through the same
-  // DeviceMemory (activation arenas, caches), as their allocations' reserved_bytes() say.
-  AuditReport Audit(uint64_t other_device_bytes = 0) const;
+  // DeviceMemory (activation arenas, caches), as their allocations' reserved_bytes() say. Source
+  // bytes are counted for the whole process: name the banks beside this one that may hold any, or
+  // that share its DeviceMemory.
+  AuditReport Audit(uint64_t other_device_bytes = 0,
+                    absl::Span<const Bank* const> neighbours = {}) const;
 
  private:
   struct Core;

@@ -334,32 +334,17 @@ std::shared_ptr<DeviceAllocation> Registry::MemoryOf(const Lease& lease) const {
   return FindEntry(lease.uid())->memory;  // a leased entry is never forgotten
 }
 
-Registry::Counters Registry::counters() const {
+void Registry::Look(absl::FunctionRef<void(const Books&)> look) const {
   MutexLock lock(mutex_);
-  return counters_;
-}
-
-void Registry::ForEach(absl::FunctionRef<void(const Entry&)> visit) const {
-  MutexLock lock(mutex_);
-  std::vector<const Entry*> ordered;
-  ordered.reserve(entries_.size());
-  for (const auto& [uid, entry] : entries_) ordered.push_back(entry.get());
-  std::sort(ordered.begin(), ordered.end(),
+  Books books;
+  books.counters = counters_;
+  for (const auto& [uid, entry] : entries_) books.entries.push_back(entry.get());
+  for (const auto& [id, record] : owners_) books.owners.push_back(record.get());
+  std::sort(books.entries.begin(), books.entries.end(),
             [](const Entry* a, const Entry* b) { return a->sequence < b->sequence; });
-  for (const Entry* entry : ordered) visit(*entry);
-}
-
-std::vector<std::string> Registry::OwnerNames() const {
-  MutexLock lock(mutex_);
-  std::vector<const OwnerRecord*> ordered;
-  ordered.reserve(owners_.size());
-  for (const auto& [id, record] : owners_) ordered.push_back(record.get());
-  std::sort(ordered.begin(), ordered.end(),
+  std::sort(books.owners.begin(), books.owners.end(),
             [](const OwnerRecord* a, const OwnerRecord* b) { return a->id < b->id; });
-  std::vector<std::string> names;
-  names.reserve(ordered.size());
-  for (const OwnerRecord* record : ordered) names.push_back(record->name);
-  return names;
+  look(books);
 }
 
 }  // namespace npubank

@@ -240,10 +240,14 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
     uint64_t transformations = 0;
     uint64_t cache_hits = 0;
   };
-  Counters counters() const;
-  // In registration order, under the lock: look and copy, no more.
-  void ForEach(absl::FunctionRef<void(const Entry&)> visit) const;
-  std::vector<std::string> OwnerNames() const;  // in the order they were added
+  // All of it at one moment.
+  struct Books {
+    std::vector<const Entry*> entries;       // in the order of registration
+    std::vector<const OwnerRecord*> owners;  // in the order they were added
+    Counters counters;
+  };
+  // Under the lock: look and copy, no more.
+  void Look(absl::FunctionRef<void(const Books&)> look) const;
 
  private:
   friend class Evaluation;

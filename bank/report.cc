@@ -2,7 +2,7 @@
 
 #include <string>
 #include <unordered_set>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "lazy_tensor/retention.h"
@@ -40,7 +40,6 @@ TensorSnapshot Describe(const Entry& entry) {
     tensor.device_bytes = entry.memory->reserved_bytes();
     tensor.device_address = reinterpret_cast<uintptr_t>(entry.memory->address());
   }
-  tensor.source_bytes = entry.recipe == nullptr ? 0 : entry.recipe->SourceBytes();
   tensor.leases = entry.leases;
   tensor.hits = entry.hits;
   tensor.evaluation_seconds = entry.evaluation_seconds;
@@ -49,22 +48,20 @@ TensorSnapshot Describe(const Entry& entry) {
   return tensor;
 }
 
-}  // namespace
-
-BankTotals TotalsOf(const Registry& registry) {
+BankTotals TotalsOf(const Registry::Books& books) {
   BankTotals totals;
   std::unordered_set<const DeviceAllocation*> counted;
-  registry.ForEach([&](const Entry& entry) {
-    const uint64_t bytes = entry.type.bytes();
+  for (const Entry* entry : books.entries) {
+    const uint64_t bytes = entry->type.bytes();
     ++totals.unique_tensors;
     totals.unique_bytes += bytes;
-    if (entry.owners.size() > 1) totals.shared_bytes_saved += bytes * (entry.owners.size() - 1);
-    if (entry.state == Residency::kResident) totals.resident_bytes += bytes;
-    if (entry.memory == nullptr) return;
-    const bool first = counted.insert(entry.memory.get()).second;
-    (first ? totals.device_bytes : totals.content_bytes_saved) += entry.memory->reserved_bytes();
-  });
-  const Registry::Counters counters = registry.counters();
+    if (entry->owners.size() > 1) totals.shared_bytes_saved += bytes * (entry->owners.size() - 1);
+    if (entry->state == Residency::kResident) totals.resident_bytes += bytes;
+    if (entry->memory == nullptr) continue;
+    const bool first = counted.insert(entry->memory.get()).second;
+    (first ? totals.device_bytes : totals.content_bytes_saved) += entry->memory->reserved_bytes();
+  }
+  const Registry::Counters& counters = books.counters;
   totals.registrations = counters.registrations;
   totals.hits = counters.hits;
   totals.evaluations = counters.evaluations;
@@ -75,11 +72,29 @@ BankTotals TotalsOf(const Registry& registry) {
   return totals;
 }
 
+}  // namespace
+
+BankTotals TotalsOf(const Registry& registry) {
+  BankTotals totals;
+  registry.Look([&](const Registry::Books& books) { totals = TotalsOf(books); });
+  return totals;
+}
+
 BankSnapshot SnapshotOf(const Registry& registry, const DeviceMemory& device) {
   BankSnapshot snapshot;
-  registry.ForEach([&](const Entry& entry) { snapshot.tensors.push_back(Describe(entry)); });
-  snapshot.owners = registry.OwnerNames();
-  const BankTotals totals = TotalsOf(registry);
+  BankTotals totals;
+  std::vector<RecipePtr> recipes;  // of the tensors, walked after the lock
+  registry.Look([&](const Registry::Books& books) {
+    totals = TotalsOf(books);
+    for (const OwnerRecord* owner : books.owners) snapshot.owners.push_back(owner->name);
+    for (const Entry* entry : books.entries) {
+      snapshot.tensors.push_back(Describe(*entry));
+      recipes.push_back(entry->recipe);
+    }
+  });
+  for (size_t i = 0; i < recipes.size(); ++i) {
+    if (recipes[i] != nullptr) snapshot.tensors[i].source_bytes = recipes[i]->SourceBytes();
+  }
   snapshot.unique_bytes = totals.unique_bytes;
   snapshot.device_bytes = totals.device_bytes;
   snapshot.device_peak_bytes = device.Usage().peak_bytes;

@@ -1,4 +1,5 @@
-// BankSnapshot: everything the bank knows at one moment, as a value and as a file.
+// BankSnapshot: everything the bank knows at one moment, as a value and as a file. The device's
+// peak and the process's live source bytes are not the bank's: they are read right after it.
 //
 //   NPUBANK_RETURN_IF_ERROR(WriteSnapshot(bank->Snapshot(), "run.bank"));
 //   NPUBANK_ASSIGN_OR_RETURN(BankSnapshot snapshot, ReadSnapshot("run.bank"));

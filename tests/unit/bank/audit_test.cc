@@ -10,6 +10,7 @@
 
 #include "bank/bank.h"
 #include "bank/host_memory.h"
+#include "tests/support/hooked_memory.h"
 #include "tests/support/scripted_source.h"
 #include "tests/support/test_weights.h"
 
@@ -71,12 +72,59 @@ TEST_F(AuditTest, SeesDeviceBytesThatNobodyAccountsFor) {
   EXPECT_THAT(bank_->Audit().discrepancies, ElementsAre(HasSubstr("counts 8192 bytes")));
 }
 
+TEST_F(AuditTest, SeesAnImportThatNobodyAccountsFor) {
+  const auto memory = std::make_shared<HookedMemory>();
+  memory->imports = true;
+  const auto bank = Bank::Create(memory, {});
+  const Owner owner = bank->AddOwner("prefill");
+  const LazyTensor stored(weights_.Resolver()("layer0").value());
+  ASSERT_TRUE(bank->Register(owner, stored, "w").ok());
+  ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
+  EXPECT_TRUE(bank->Audit().clean()) << bank->Audit().ToString();
+  const auto file = Source::OpenFile(weights_.path()).value();
+  const auto stray = memory->Import(file, 0, 4096, "stray").value();
+  EXPECT_THAT(bank->Audit().discrepancies, ElementsAre(HasSubstr("bytes of imported files")));
+}
+
 TEST_F(AuditTest, TakesTheWordOfOthersForWhatTheyHold) {
   const auto arena = memory_->Allocate(5000, "arena").value();
   const AuditReport report = bank_->Audit(arena->reserved_bytes());
   EXPECT_TRUE(report.clean()) << report.ToString();
   EXPECT_EQ(report.device_bytes_other, 8192u);
   EXPECT_FALSE(bank_->Audit(4096).clean()) << "too little is as wrong as too much";
+}
+
+TEST_F(AuditTest, AnotherBanksSourcesAreNoLeakWhenItIsNamed) {
+  const std::shared_ptr<Bank> neighbour = Bank::Create(std::make_shared<HostMemory>(), {});
+  const Owner owner = neighbour->AddOwner("prefill");
+  for (const LazyTensor& tensor : weights_.Submodel()) {
+    ASSERT_TRUE(neighbour->Register(owner, tensor, "w").ok());
+  }
+  const Owner mine = bank_->AddOwner("prefill");
+  const auto source = ScriptedSource::Make("mine", CountingFloats(8));
+  ASSERT_TRUE(bank_->Register(mine, VectorsOver(source, 8)[0], "mine").ok());
+  const AuditReport report = bank_->Audit(0, {neighbour.get()});
+  EXPECT_TRUE(report.clean()) << report.ToString();
+  EXPECT_EQ(report.source_bytes_booked, report.source_bytes_counted);
+  EXPECT_FALSE(bank_->Audit().clean()) << "source bytes are the process's";
+}
+
+TEST_F(AuditTest, BanksMayShareADeviceMemory) {
+  const auto memory = std::make_shared<HookedMemory>();
+  memory->imports = true;
+  const std::shared_ptr<Bank> banks[] = {Bank::Create(memory, {}), Bank::Create(memory, {})};
+  std::vector<Owner> owners;
+  for (const std::shared_ptr<Bank>& bank : banks) {
+    owners.push_back(bank->AddOwner("prefill"));
+    const LazyTensor stored(weights_.Resolver()("layer0").value());
+    ASSERT_TRUE(bank->Register(owners.back(), stored, "imported").ok());
+    ASSERT_TRUE(bank->Register(owners.back(), weights_.Submodel()[0], "written").ok());
+    ASSERT_TRUE(bank->EvaluateAndAllocate(owners.back()).ok());
+  }
+  const AuditReport report = banks[0]->Audit(0, {banks[1].get()});
+  EXPECT_TRUE(report.clean()) << report.ToString();
+  EXPECT_EQ(report.device_bytes_other, 4096u);
+  EXPECT_EQ(banks[0]->Audit().discrepancies.size(), 2u) << "written and imported bytes";
 }
 
 TEST_F(AuditTest, LeasedTensorsWithoutOwnerAreAccountedFor) {

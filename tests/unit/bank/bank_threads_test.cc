@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -219,6 +220,41 @@ TEST_F(BankThreadsTest, WhoWaitsTakesOverWhenTheEvaluationIsOnlyCancelled) {
   EXPECT_TRUE(second.ok()) << second;
   // The read may have been the last step before the end: then there was nothing left to cancel.
   EXPECT_TRUE(first.ok() || absl::IsCancelled(first)) << first;
+}
+
+TEST_F(BankThreadsTest, ASnapshotIsOfOneMoment) {
+  constexpr int kThreads = 3;
+  constexpr int kRounds = 100;
+  const TestWeights weights(4);
+  std::atomic<int> finished{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int round = 0; round < kRounds; ++round) {
+        const Owner owner = bank_->AddOwner(absl::StrCat(t, ".", round));
+        for (const LazyTensor& tensor : weights.Submodel()) {
+          ASSERT_TRUE(bank_->Register(owner, tensor, "w").ok());
+        }
+        ASSERT_TRUE(bank_->EvaluateAndAllocate(owner).ok());
+      }
+      ++finished;
+    });
+  }
+  while (finished < kThreads) {
+    const BankSnapshot snapshot = bank_->Snapshot();
+    uint64_t bytes = 0, device_bytes = 0, registrations = 0;
+    const std::set<std::string> owners(snapshot.owners.begin(), snapshot.owners.end());
+    for (const TensorSnapshot& tensor : snapshot.tensors) {
+      bytes += tensor.bytes;
+      device_bytes += tensor.device_bytes;
+      registrations += tensor.hits + 1;
+      for (const std::string& owner : tensor.owners) EXPECT_EQ(owners.count(owner), 1u) << owner;
+    }
+    EXPECT_EQ(snapshot.unique_bytes, bytes);
+    EXPECT_EQ(snapshot.device_bytes, device_bytes);
+    EXPECT_GE(snapshot.registrations, registrations) << "those of tensors that are gone as well";
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_F(BankThreadsTest, EveryOperationMayRunBesideEveryOther) {
