@@ -95,6 +95,7 @@ BankSnapshot SnapshotOf(const Registry& registry, const DeviceMemory& device) {
   for (size_t i = 0; i < recipes.size(); ++i) {
     if (recipes[i] != nullptr) snapshot.tensors[i].source_bytes = recipes[i]->SourceBytes();
   }
+  snapshot.keeps_unowned = registry.keeps_unowned();
   snapshot.unique_bytes = totals.unique_bytes;
   snapshot.device_bytes = totals.device_bytes;
   snapshot.device_peak_bytes = device.Usage().peak_bytes;

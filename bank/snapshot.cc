@@ -127,10 +127,11 @@ std::string EncodeSnapshot(const BankSnapshot& snapshot) {
   const auto owners = names.Add(builder, snapshot.owners);
   const auto texts = builder.CreateVectorOfStrings(names.names());
   wire::FinishBankStateBuffer(
-      builder, wire::CreateBankState(builder, all, owners, texts, snapshot.unique_bytes,
-                                     snapshot.device_bytes, snapshot.device_peak_bytes,
-                                     snapshot.live_source_bytes, snapshot.shared_bytes_saved,
-                                     snapshot.registrations, snapshot.hits));
+      builder,
+      wire::CreateBankState(builder, all, owners, texts, snapshot.unique_bytes,
+                            snapshot.device_bytes, snapshot.device_peak_bytes,
+                            snapshot.live_source_bytes, snapshot.shared_bytes_saved,
+                            snapshot.registrations, snapshot.hits, snapshot.keeps_unowned));
   const absl::string_view state(reinterpret_cast<const char*>(builder.GetBufferPointer()),
                                 builder.GetSize());
   return absl::StrCat(EncodeSeal(kSnapshotFile, FileSeal::kBytes, state), state);
@@ -174,6 +175,7 @@ absl::StatusOr<BankSnapshot> DecodeSnapshot(absl::string_view file, uint64_t mos
   snapshot.shared_bytes_saved = state.shared_bytes_saved();
   snapshot.registrations = state.registrations();
   snapshot.hits = state.hits();
+  snapshot.keeps_unowned = state.keeps_unowned();
   return snapshot;
 }
 

@@ -48,6 +48,7 @@ struct TensorSnapshot {
 struct BankSnapshot {
   std::vector<TensorSnapshot> tensors;  // in registration order
   std::vector<std::string> owners;
+  bool keeps_unowned = false;  // tensors that nobody owns stay on the device
   uint64_t unique_bytes = 0;
   uint64_t device_bytes = 0;
   uint64_t device_peak_bytes = 0;

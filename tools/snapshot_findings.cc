@@ -97,7 +97,7 @@ std::vector<SnapshotFinding> FindLeaks(const BankSnapshot& snapshot) {
     if (tensor.leases > 0) {
       findings.push_back(
           Finding("lease", tensor, absl::StrCat(tensor.leases, " leases, and nobody owns it")));
-    } else if (tensor.device_bytes > 0) {
+    } else if (tensor.device_bytes > 0 && !snapshot.keeps_unowned) {
       findings.push_back(Finding(
           "device", tensor,
           absl::StrCat(tensor.device_bytes, " device bytes, and nobody owns or leases it")));

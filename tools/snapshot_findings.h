@@ -30,7 +30,8 @@ std::vector<SnapshotFinding> DiffSnapshots(const BankSnapshot& before, const Ban
                                            const std::string& filter = "");
 
 // Source bytes that are still held, device bytes and leases of tensors that nobody owns, and source
-// bytes that no tensor of the bank accounts for.
+// bytes that no tensor of the bank accounts for. Where the bank keeps what nobody owns, its device
+// bytes are no leak.
 std::vector<SnapshotFinding> FindLeaks(const BankSnapshot& snapshot);
 
 // `format` is table, json or csv. An empty list is an empty table, [], or a header alone.

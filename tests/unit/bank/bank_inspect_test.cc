@@ -155,6 +155,12 @@ TEST_F(BankInspectTest, LeaksAreListedAndAreExitStatusTwo) {
 
   BankSnapshot leaking = Sample();
   leaking.tensors[0].owners = {};
+  leaking.keeps_unowned = true;
+  const std::string kept = folder_.File("kept.bank");
+  ASSERT_TRUE(WriteSnapshot(leaking, kept).ok());
+  EXPECT_EQ(RunProgram({BANK_INSPECT, "leaks", kept}).exit_status, 0)
+      << "a bank that keeps what nobody owns does not leak it";
+  leaking.keeps_unowned = false;
   leaking.tensors[1].source_bytes = 16;
   leaking.tensors[1].why_held = "registered, not evaluated yet";
   leaking.live_source_bytes = 20;

@@ -54,6 +54,7 @@ BankSnapshot Sample() {
   snapshot.shared_bytes_saved = 5;
   snapshot.registrations = 6;
   snapshot.hits = 7;
+  snapshot.keeps_unowned = true;
   return snapshot;
 }
 
@@ -96,6 +97,7 @@ void ExpectSame(const BankSnapshot& a, const BankSnapshot& b) {
   EXPECT_EQ(a.shared_bytes_saved, b.shared_bytes_saved);
   EXPECT_EQ(a.registrations, b.registrations);
   EXPECT_EQ(a.hits, b.hits);
+  EXPECT_EQ(a.keeps_unowned, b.keeps_unowned);
 }
 
 TEST(Snapshot, SurvivesTheFile) {
