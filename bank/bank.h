@@ -91,7 +91,7 @@ struct SleepReport {
   uint64_t bytes_given_back = 0;
   uint64_t bytes_of_others_awake = 0;   // stay: an owner that is awake has them too
   uint64_t bytes_leased = 0;            // stay: somebody runs on them
-  uint64_t bytes_without_way_back = 0;  // stay: an owner has no resolver, and no host copy was kept
+  uint64_t bytes_without_way_back = 0;  // stay: an owner cannot bring them back, no host copy
 };
 
 struct Registration {
