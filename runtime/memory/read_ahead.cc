@@ -27,6 +27,8 @@ void AskFor(absl::Span<const std::byte> range) {
 
 }  // namespace
 
+ReadAhead::ReadAhead() : ReadAhead(AskFor) {}
+
 ReadAhead::~ReadAhead() {
   {
     MutexLock lock(mutex_);
@@ -71,6 +73,13 @@ uint64_t ReadAhead::bytes() const {
   return bytes_;
 }
 
+uint64_t ReadAhead::waiting_bytes() const {
+  uint64_t bytes = 0;
+  MutexLock lock(mutex_);
+  for (const absl::Span<const std::byte> range : ranges_) bytes += range.size();
+  return bytes;
+}
+
 void ReadAhead::Run() {
   MutexLock lock(mutex_);
   while (true) {
@@ -82,7 +91,7 @@ void ReadAhead::Run() {
     if (front.empty()) ranges_.pop_front();
     at_work_ = step;
     mutex_.Unlock();
-    AskFor(step);
+    ask_(step);
     mutex_.Lock();
     at_work_ = {};
     bytes_ += step.size();

@@ -15,7 +15,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <thread>
+#include <utility>
 
 #include "absl/types/span.h"
 #include "lazy_tensor/mutex.h"
@@ -24,7 +26,11 @@ namespace npubank {
 
 class ReadAhead {
  public:
-  ReadAhead() = default;
+  // Asks for the pages of a step; for tests to take its place.
+  using AskForPages = std::function<void(absl::Span<const std::byte> step)>;
+
+  ReadAhead();
+  explicit ReadAhead(AskForPages ask) : ask_(std::move(ask)) {}
   ~ReadAhead();
 
   // The bytes must stay mapped until they are dropped.
@@ -35,10 +41,13 @@ class ReadAhead {
   void Finish();
   // Bytes asked for so far.
   uint64_t bytes() const;
+  // Bytes that have been added and not begun.
+  uint64_t waiting_bytes() const;
 
  private:
   void Run();
 
+  const AskForPages ask_;
   mutable Mutex mutex_;
   CondVar changed_;
   std::deque<absl::Span<const std::byte>> ranges_ ABSL_GUARDED_BY(mutex_);
