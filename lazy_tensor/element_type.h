@@ -37,7 +37,29 @@ enum class ElementType : uint8_t {
   kNF4 = 18,  // index into the 16 NormalFloat levels
 };
 
-int BitWidth(ElementType type);
+constexpr int BitWidth(ElementType type) {
+  switch (type) {
+    case ElementType::kF64:
+    case ElementType::kI64:
+    case ElementType::kU64:
+      return 64;
+    case ElementType::kF32:
+    case ElementType::kI32:
+    case ElementType::kU32:
+      return 32;
+    case ElementType::kF16:
+    case ElementType::kBF16:
+    case ElementType::kI16:
+    case ElementType::kU16:
+      return 16;
+    case ElementType::kI4:
+    case ElementType::kU4:
+    case ElementType::kNF4:
+      return 4;
+    default:
+      return 8;
+  }
+}
 absl::string_view ElementTypeName(ElementType type);
 std::optional<ElementType> ElementTypeFromName(absl::string_view name);
 // The type with this number, for readers of files.

@@ -53,8 +53,10 @@ size_t BlockLength(BlockFormat format);
 size_t BlockBytes(BlockFormat format);
 
 bool CanDequantizeBlocks(ElementType to);
-// Requires CanDequantizeBlocks(to).
-void DequantizeBlocks(BlockFormat format, const void* in, ElementType to, void* out, size_t blocks);
+// Requires CanDequantizeBlocks(to). With `stream`, F16 that starts on a cache line is written past the
+// cache: for memory that is larger than it, or not read soon.
+void DequantizeBlocks(BlockFormat format, const void* in, ElementType to, void* out, size_t blocks,
+                      bool stream = false);
 void ReferenceDequantizeBlocks(BlockFormat format, const void* in, ElementType to, void* out,
                                size_t blocks);
 

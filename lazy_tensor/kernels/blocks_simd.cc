@@ -2,6 +2,7 @@
 // a scale and an offset for every few of them, and one loop does the arithmetic of all.
 
 #include <algorithm>
+#include <cstdint>
 #include <type_traits>
 
 #include "lazy_tensor/kernels/block_layout.h"
@@ -9,6 +10,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lazy_tensor/kernels/blocks_simd.cc"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #if HWY_TARGET != HWY_SCALAR
@@ -20,8 +22,8 @@ namespace npubank::kernels::HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_SCALAR
 
-void DequantizeRun(BlockFormat format, const uint8_t* in, ElementType to, void* out,
-                   size_t blocks) {
+void DequantizeRun(BlockFormat format, const uint8_t* in, ElementType to, void* out, size_t blocks,
+                   bool) {
   ReferenceDequantizeBlocks(format, in, to, out, blocks);
 }
 
@@ -320,10 +322,14 @@ void DequantizeTo(BlockFormat format, const uint8_t* in, typename To::T* out, si
   }
 }
 
-void DequantizeRun(BlockFormat format, const uint8_t* in, ElementType to, void* out,
-                   size_t blocks) {
+void DequantizeRun(BlockFormat format, const uint8_t* in, ElementType to, void* out, size_t blocks,
+                   bool stream) {
   switch (to) {
     case ElementType::kF16:
+      if (stream && reinterpret_cast<uintptr_t>(out) % 64 == 0) {
+        DequantizeTo<AsStreamedF16>(format, in, static_cast<uint16_t*>(out), blocks);
+        return hwy::FlushStream();
+      }
       return DequantizeTo<AsF16>(format, in, static_cast<uint16_t*>(out), blocks);
     case ElementType::kBF16:
       return DequantizeTo<AsBF16>(format, in, static_cast<uint16_t*>(out), blocks);
@@ -345,10 +351,10 @@ HWY_EXPORT(DequantizeRun);
 
 }  // namespace
 
-void DequantizeBlocks(BlockFormat format, const void* in, ElementType to, void* out,
-                      size_t blocks) {
+void DequantizeBlocks(BlockFormat format, const void* in, ElementType to, void* out, size_t blocks,
+                      bool stream) {
   HWY_DYNAMIC_DISPATCH(DequantizeRun)
-  (format, static_cast<const uint8_t*>(in), to, out, blocks);
+  (format, static_cast<const uint8_t*>(in), to, out, blocks, stream);
 }
 
 }  // namespace npubank::kernels

@@ -177,30 +177,6 @@ void StorePair(const Number& low, const Number& high, ElementType type, void* ou
   Store(static_cast<uint8_t>(bits), out, index);
 }
 
-size_t BytesOf(ElementType type, size_t count) {
-  switch (type) {
-    case ElementType::kF64:
-    case ElementType::kI64:
-    case ElementType::kU64:
-      return count * 8;
-    case ElementType::kF32:
-    case ElementType::kI32:
-    case ElementType::kU32:
-      return count * 4;
-    case ElementType::kF16:
-    case ElementType::kBF16:
-    case ElementType::kI16:
-    case ElementType::kU16:
-      return count * 2;
-    case ElementType::kI4:
-    case ElementType::kU4:
-    case ElementType::kNF4:
-      return (count + 1) / 2;
-    default:
-      return count;
-  }
-}
-
 }  // namespace
 
 bool CanConvert(ElementType from, ElementType to) {
@@ -209,7 +185,7 @@ bool CanConvert(ElementType from, ElementType to) {
 
 void ReferenceConvert(ElementType from, const void* in, ElementType to, void* out, size_t count) {
   if (from == to) {
-    if (count > 0) std::memcpy(out, in, BytesOf(to, count));
+    if (count > 0) std::memcpy(out, in, (count * BitWidth(to) + 7) / 8);
     return;
   }
   if (from == ElementType::kBF16 && to == ElementType::kF32) {  // bits appended, also to a NaN

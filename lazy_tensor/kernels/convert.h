@@ -10,7 +10,8 @@
 // - float to integer rounds to nearest even and saturates; NaN becomes 0. Integer to integer
 //   saturates. Bool reads as 0 or 1. Nothing converts to Bool or NF4 but themselves.
 // - four-bit runs are packed two to a byte, first in the low nibble, and start on a byte.
-// Buffers need no alignment and must not overlap. `out` is only written. Threads: pure functions.
+// Buffers need no alignment and must not overlap. `out` is only written, and with `stream` past the
+// cache: for memory that is larger than it, or not read soon. Threads: pure functions.
 // ReferenceConvert is the plain loop that says what the rules mean; tests hold Convert against it.
 #ifndef NPUBANK_LAZY_TENSOR_KERNELS_CONVERT_H_
 #define NPUBANK_LAZY_TENSOR_KERNELS_CONVERT_H_
@@ -23,7 +24,8 @@ namespace npubank::kernels {
 
 bool CanConvert(ElementType from, ElementType to);
 // Requires CanConvert(from, to).
-void Convert(ElementType from, const void* in, ElementType to, void* out, size_t count);
+void Convert(ElementType from, const void* in, ElementType to, void* out, size_t count,
+             bool stream = false);
 void ReferenceConvert(ElementType from, const void* in, ElementType to, void* out, size_t count);
 
 }  // namespace npubank::kernels

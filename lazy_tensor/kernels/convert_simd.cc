@@ -1,11 +1,13 @@
 // Convert, compiled once per instruction set.
 
 #include <algorithm>
+#include <cstdint>
 
 #include "lazy_tensor/kernels/convert.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lazy_tensor/kernels/convert_simd.cc"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #if HWY_TARGET != HWY_SCALAR
@@ -14,6 +16,8 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace npubank::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR
 
@@ -44,6 +48,63 @@ void ConvertRun(ElementType from, const void* in, ElementType to, void* out, siz
 
 #endif
 
+constexpr size_t kLine = 64;
+// So many pages of the result are written side by side. A processor follows a page of memory to its
+// end and waits at the next one; with several at a time it waits for less.
+constexpr size_t kPage = 4096;
+constexpr size_t kPages = 4;
+constexpr size_t kBlock = kPage * kPages;
+constexpr size_t kStep = 4 * kLine;
+
+// A block that starts on a cache line, past the cache.
+void StreamBlock(ElementType from, const uint8_t* in, ElementType to, uint8_t* out) {
+  const size_t in_bits = static_cast<size_t>(BitWidth(from));
+  const size_t out_bits = static_cast<size_t>(BitWidth(to));
+  const hn::ScalableTag<uint8_t> d8;
+  const size_t lanes = hn::Lanes(d8);
+  const size_t in_step = kStep * in_bits / out_bits;
+  const size_t in_block = kBlock * in_bits / out_bits;
+  alignas(kLine) uint8_t step[kStep];
+  for (size_t at = 0; at < kPage; at += kStep) {
+    for (size_t first = at; first < kBlock; first += kPage) {
+      const uint8_t* source = in + first / kStep * in_step;
+      for (size_t b = 0; b < in_step; b += kLine) __builtin_prefetch(source + in_block + b, 0, 3);
+      ConvertRun(from, source, to, step, kStep * 8 / out_bits);
+      for (size_t b = 0; b < kStep; b += lanes) {
+        hn::Stream(hn::Load(d8, step + b), d8, out + first + b);
+      }
+    }
+  }
+}
+
+void StreamRun(ElementType from, const void* in, ElementType to, void* out, size_t count) {
+  const size_t in_bits = static_cast<size_t>(BitWidth(from));
+  const size_t out_bits = static_cast<size_t>(BitWidth(to));
+  const uint8_t* source = static_cast<const uint8_t*>(in);
+  uint8_t* target = static_cast<uint8_t*>(out);
+  const auto plain = [&](size_t elements) HWY_ATTR {
+    ConvertRun(from, source, to, target, elements);
+    source += elements * in_bits / 8;
+    target += elements * out_bits / 8;
+    count -= elements;
+  };
+  // Up to a cache line of the output. Where its elements lie across lines, nothing is on one.
+  const size_t odd = reinterpret_cast<uintptr_t>(out) % kLine;
+  const size_t head = odd == 0 ? 0 : (kLine - odd) * 8 / out_bits;
+  const size_t block = kBlock * 8 / out_bits;
+  if (odd * 8 % out_bits != 0 || head * in_bits % 8 != 0 || count < head + block) {
+    return plain(count);
+  }
+  plain(head);
+  for (; count >= block; count -= block) {
+    StreamBlock(from, source, to, target);
+    source += block * in_bits / 8;
+    target += kBlock;
+  }
+  plain(count);
+  hwy::FlushStream();
+}
+
 }  // namespace npubank::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -52,6 +113,7 @@ namespace npubank::kernels {
 namespace {
 
 HWY_EXPORT(ConvertRun);
+HWY_EXPORT(StreamRun);
 
 // F32 holds every number of these types.
 bool IsNarrow(ElementType type) {
@@ -74,12 +136,15 @@ bool IsFourBits(ElementType type) {
 
 }  // namespace
 
-void Convert(ElementType from, const void* in, ElementType to, void* out, size_t count) {
+void Convert(ElementType from, const void* in, ElementType to, void* out, size_t count,
+             bool stream) {
   // Wide numbers and packing into nibbles are too rare to be worth a kernel.
-  if (from != to && IsNarrow(from) && IsNarrow(to) && !IsFourBits(to)) {
-    HWY_DYNAMIC_DISPATCH(ConvertRun)(from, in, to, out, count);
-  } else {
+  if (from == to || !IsNarrow(from) || !IsNarrow(to) || IsFourBits(to)) {
     ReferenceConvert(from, in, to, out, count);
+  } else if (stream) {
+    HWY_DYNAMIC_DISPATCH(StreamRun)(from, in, to, out, count);
+  } else {
+    HWY_DYNAMIC_DISPATCH(ConvertRun)(from, in, to, out, count);
   }
 }
 

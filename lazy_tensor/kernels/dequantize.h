@@ -32,8 +32,7 @@ struct QuantizedRun {
   size_t group = 1;              // at least 1; as large as you like for a single scale
   size_t first = 0;              // how far into its group the run starts; below `group`
   // Write past the cache, when F16 results go to memory that is not read soon and start on a cache
-  // line. Worth half the time of large tensors with a scale for each element, and not worth it
-  // elsewhere.
+  // line.
   bool stream = false;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lazy_tensor/kernels/convert.h"
 #include "lazy_tensor/kernels/transpose.h"
 
 namespace npubank::kernels {
@@ -45,6 +46,7 @@ struct Plan {
   int rank = 0;
   std::array<Axis, StridedCopy::kMaxRank> axes;
   bool empty = false;
+  bool stream = false;
 
   void Take(int index) {
     std::copy(axes.begin() + index + 1, axes.begin() + rank, axes.begin() + index);
@@ -54,6 +56,7 @@ struct Plan {
 
 Plan Simplify(const StridedCopy& copy) {
   Plan plan;
+  plan.stream = copy.stream;
   for (int i = 0; i < copy.rank; ++i) {
     if (copy.extent[i] == 0) plan.empty = true;
     if (copy.extent[i] == 1) continue;
@@ -90,32 +93,64 @@ int InputFastAxis(const Plan& plan) {
   return -1;
 }
 
-void CopyBytes(Plan plan, int64_t bytes, const uint8_t* in, int64_t from, uint8_t* out,
-               int64_t to) {
+// Elements of whole bytes that stay what they are.
+struct SameBytes {
+  int64_t bytes;
+  int64_t in_bytes() const { return bytes; }
+  int64_t out_bytes() const { return bytes; }
+  void Run(const uint8_t* in, uint8_t* out, int64_t count, bool) const {
+    std::memcpy(out, in, static_cast<size_t>(count * bytes));
+  }
+  void Turn(const TransposeShape& shape, const uint8_t* in, uint8_t* out) const {
+    Transpose(shape, static_cast<int>(bytes), in, out);
+  }
+};
+
+// Elements that become another type.
+struct Converted {
+  ElementType from;
+  ElementType to;
+  int64_t in_bytes() const { return BitWidth(from) / 8; }
+  int64_t out_bytes() const { return BitWidth(to) / 8; }
+  void Run(const uint8_t* in, uint8_t* out, int64_t count, bool stream) const {
+    Convert(from, in, to, out, static_cast<size_t>(count), stream);
+  }
+  void Turn(const TransposeShape& shape, const uint8_t* in, uint8_t* out) const {
+    TransposeConverted(shape, from, to, in, out);
+  }
+};
+
+template <typename Elements>
+void CopyElements(const Elements& elements, Plan plan, const uint8_t* in, int64_t from,
+                  uint8_t* out, int64_t to) {
+  const int64_t in_bytes = elements.in_bytes();
+  const int64_t out_bytes = elements.out_bytes();
+  const bool stream = plan.stream;
   // An element alone is a run of one.
   Axis fast = {1, 1, 1};
   if (plan.rank > 0) fast = plan.axes[plan.rank - 1];
   const int slow = InputFastAxis(plan);
   if (fast.in_stride == 1 && fast.out_stride == 1) {
     if (plan.rank > 0) plan.Take(plan.rank - 1);
-    const size_t run = static_cast<size_t>(fast.extent * bytes);
-    ForEachPoint(plan, 0, from, to,
-                 [&](int64_t f, int64_t t) { std::memcpy(out + t * bytes, in + f * bytes, run); });
+    ForEachPoint(plan, 0, from, to, [&](int64_t f, int64_t t) {
+      elements.Run(in + f * in_bytes, out + t * out_bytes, fast.extent, stream);
+    });
   } else if (fast.out_stride == 1 && slow >= 0) {
     // Rows of the input run along the axis that is fast there.
     const Axis along = plan.axes[slow];
     const TransposeShape shape = {.rows = fast.extent,
                                   .columns = along.extent,
-                                  .in_pitch = fast.in_stride * bytes,
-                                  .out_pitch = along.out_stride * bytes};
+                                  .in_pitch = fast.in_stride * in_bytes,
+                                  .out_pitch = along.out_stride * out_bytes,
+                                  .stream = stream};
     plan.Take(plan.rank - 1);
     plan.Take(slow);
     ForEachPoint(plan, 0, from, to, [&](int64_t f, int64_t t) {
-      Transpose(shape, static_cast<int>(bytes), in + f * bytes, out + t * bytes);
+      elements.Turn(shape, in + f * in_bytes, out + t * out_bytes);
     });
   } else {
     ForEachPoint(plan, 0, from, to, [&](int64_t f, int64_t t) {
-      std::memcpy(out + t * bytes, in + f * bytes, static_cast<size_t>(bytes));
+      elements.Run(in + f * in_bytes, out + t * out_bytes, 1, false);
     });
   }
 }
@@ -141,14 +176,14 @@ void CopyNibbleRun(const uint8_t* in, int64_t from, uint8_t* out, int64_t to, in
 }
 
 // The box of two axes, one fast on either side, turned. A last odd row or column goes by itself.
-void TurnNibbles(const Axis& fast, const Axis& along, const uint8_t* in, int64_t from, uint8_t* out,
-                 int64_t to) {
+void TurnNibbles(const Axis& fast, const Axis& along, bool stream, const uint8_t* in, int64_t from,
+                 uint8_t* out, int64_t to) {
   const int64_t even = fast.in_stride | along.out_stride | from | to;
   const int64_t rows = even % 2 == 0 ? fast.extent & ~int64_t{1} : 0;
   const int64_t columns = rows > 0 ? along.extent & ~int64_t{1} : 0;
   if (columns > 0) {
-    TransposeNibbles({rows, columns, fast.in_stride / 2, along.out_stride / 2}, in + from / 2,
-                     out + to / 2);
+    TransposeNibbles({rows, columns, fast.in_stride / 2, along.out_stride / 2, stream},
+                     in + from / 2, out + to / 2);
   }
   for (int64_t r = 0; r < fast.extent; ++r) {
     for (int64_t c = r < rows ? columns : 0; c < along.extent; ++c) {
@@ -167,10 +202,11 @@ void CopyNibbles(Plan plan, const uint8_t* in, int64_t from, uint8_t* out, int64
                  [&](int64_t f, int64_t t) { CopyNibbleRun(in, f, out, t, fast.extent); });
   } else if (fast.out_stride == 1 && slow >= 0) {
     const Axis along = plan.axes[slow];
+    const bool stream = plan.stream;
     plan.Take(plan.rank - 1);
     plan.Take(slow);
     ForEachPoint(plan, 0, from, to,
-                 [&](int64_t f, int64_t t) { TurnNibbles(fast, along, in, f, out, t); });
+                 [&](int64_t f, int64_t t) { TurnNibbles(fast, along, stream, in, f, out, t); });
   } else {
     ForEachPoint(plan, 0, from, to, [&](int64_t f, int64_t t) { CopyNibble(in, f, out, t); });
   }
@@ -191,8 +227,17 @@ void CopyStrided(const StridedCopy& copy, int element_bits, const void* in, void
   if (element_bits == 4) {
     CopyNibbles(plan, source, copy.in_offset, target, copy.out_offset);
   } else {
-    CopyBytes(plan, element_bits / 8, source, copy.in_offset, target, copy.out_offset);
+    CopyElements(SameBytes{element_bits / 8}, plan, source, copy.in_offset, target,
+                 copy.out_offset);
   }
+}
+
+void ConvertStrided(const StridedCopy& copy, ElementType from, const void* in, ElementType to,
+                    void* out) {
+  const Plan plan = Simplify(copy);
+  if (plan.empty) return;
+  CopyElements(Converted{from, to}, plan, static_cast<const uint8_t*>(in), copy.in_offset,
+               static_cast<uint8_t*>(out), copy.out_offset);
 }
 
 }  // namespace npubank::kernels

@@ -6,6 +6,22 @@
 #include <cstddef>
 #include <cstring>
 
+#include "lazy_tensor/kernels/convert.h"
+
+#ifndef NPUBANK_LAZY_TENSOR_KERNELS_TRANSPOSE_ELEMENTS_
+#define NPUBANK_LAZY_TENSOR_KERNELS_TRANSPOSE_ELEMENTS_
+namespace npubank::kernels {
+
+// What the elements are before and after; the same where they do not change.
+struct Elements {
+  ElementType from = ElementType::kU8;
+  ElementType to = ElementType::kU8;
+  int64_t in_bytes = 1;  // of each
+};
+
+}  // namespace npubank::kernels
+#endif
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lazy_tensor/kernels/transpose.cc"
 #include "hwy/cache_control.h"
@@ -19,43 +35,72 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // A tile is this many bytes in either direction: two cache lines of every row it reads and writes.
 constexpr int64_t kTileBytes = 128;
-// Tiles are visited in squares of this many, so that the pages in use at a time stay within the
-// TLB.
-constexpr int64_t kTilesPerSquare = 16;
-// An output of at least this size would not stay in the cache: it is written past it.
-constexpr int64_t kStreamedBytes = int64_t{1} << 20;
+// Tiles of one row of tiles come in together, as a strip: reading 128 bytes here and there takes
+// twice as long as reading 512.
+constexpr int64_t kStripTiles = 4;
+constexpr int64_t kStripBytes = kStripTiles * kTileBytes;
+// Strips are visited in squares of this many down and this many along, so that the pages in use at a
+// time stay within the TLB.
+constexpr int64_t kSquareDown = 8;
+constexpr int64_t kSquareAlong = 4;
 constexpr int64_t kLine = 64;
 
 template <typename T>
 constexpr int64_t kTile = kTileBytes / static_cast<int64_t>(sizeof(T));
 
-// The lines of a tile, before and after: of bytes in and of elements out.
+// Lines of the next strip per block that is turned: a strip has 64 blocks where vectors are longest.
 template <typename T>
-using Staged = uint8_t[kTile<T>][kTileBytes];
+constexpr int64_t kLinesAhead = kTile<T>* kStripBytes / kLine / 64;
+
+// The lines of a strip as they come in, and of a tile as they go out.
+template <typename T>
+using Staged = uint8_t[kTile<T>][kStripBytes];
 template <typename T>
 using Turned = T[kTile<T>][kTile<T>];
 
-// Whole lines come in at once: rows a power of two apart would push each other out of the cache if
-// they were read a few columns at a time.
+// Rows come in at once: rows a power of two apart would push each other out of the cache if they
+// were read a few columns at a time.
 template <typename T>
-void StageTile(const uint8_t* in, int64_t in_pitch, int64_t rows, int64_t bytes,
-               Staged<T>& staged) {
+void StageStrip(const Elements& elements, const uint8_t* in, int64_t in_pitch, int64_t rows,
+                int64_t columns, Staged<T>& staged) {
+  constexpr int64_t kSize = static_cast<int64_t>(sizeof(T));
   for (int64_t r = 0; r < rows; ++r, in += in_pitch) {
-    if (bytes == kTileBytes) {
-      std::memcpy(staged[r], in, kTileBytes);
+    if (elements.from != elements.to) {
+      Convert(elements.from, in, elements.to, staged[r], static_cast<size_t>(columns));
+    } else if (columns * kSize == kStripBytes) {
+      std::memcpy(staged[r], in, kStripBytes);
     } else {
-      std::memcpy(staged[r], in, static_cast<size_t>(bytes));
+      std::memcpy(staged[r], in, static_cast<size_t>(columns * kSize));
     }
   }
 }
 
-// The lines of a tile that is about to be staged.
-template <typename T>
-void PrefetchTile(const uint8_t* in, int64_t in_pitch) {
-  for (int64_t r = 0; r < kTile<T>; ++r, in += in_pitch) {
-    for (int64_t line = 0; line < kTileBytes; line += kLine) __builtin_prefetch(in + line, 0, 1);
+// The strip that will be staged next. Its lines are asked for a few at a time while this one is
+// turned, so that neither waits for the other.
+class Ahead {
+ public:
+  Ahead() = default;
+  Ahead(const uint8_t* in, int64_t in_pitch, int64_t rows, int64_t bytes)
+      : row_(in), in_pitch_(in_pitch), rows_(rows), bytes_(bytes) {}
+
+  HWY_INLINE void Ask(int64_t lines) {
+    for (int64_t i = 0; i < lines && rows_ > 0; ++i) {
+      __builtin_prefetch(row_ + at_, 0, 2);
+      at_ += kLine;
+      if (at_ < bytes_) continue;
+      at_ = 0;
+      row_ += in_pitch_;
+      --rows_;
+    }
   }
-}
+
+ private:
+  const uint8_t* row_ = nullptr;
+  int64_t in_pitch_ = 0;
+  int64_t rows_ = 0;
+  int64_t bytes_ = 0;
+  int64_t at_ = 0;
+};
 
 // `count` lines of `bytes`, which lie `pitch` apart, to rows of the output.
 HWY_INLINE void WriteLines(const uint8_t* lines, int64_t pitch, int64_t count, int64_t bytes,
@@ -123,7 +168,7 @@ HWY_INLINE void TransposeBlock(D8 d8, const uint8_t* in, int64_t in_pitch, T* ou
 // The rows from `first` on that fill vectors of D8, in all whole blocks of columns; the next row.
 template <typename T, class D8>
 HWY_INLINE int64_t TurnRows(D8 d8, const uint8_t* in, int64_t in_pitch, int64_t first, int64_t rows,
-                            int64_t whole_columns, Turned<T>& turned) {
+                            int64_t whole_columns, Ahead& ahead, Turned<T>& turned) {
   constexpr int64_t kStep =
       static_cast<int64_t>(hn::MaxLanes(D8())) / static_cast<int64_t>(sizeof(T));
   int64_t r = first;
@@ -131,6 +176,7 @@ HWY_INLINE int64_t TurnRows(D8 d8, const uint8_t* in, int64_t in_pitch, int64_t 
     for (int64_t c = 0; c < whole_columns; c += kBlock<T>) {
       TransposeBlock<T>(d8, in + r * in_pitch + c * static_cast<int64_t>(sizeof(T)), in_pitch,
                         &turned[c][r]);
+      ahead.Ask(kLinesAhead<T>);
     }
   }
   return r;
@@ -140,15 +186,15 @@ HWY_INLINE int64_t TurnRows(D8 d8, const uint8_t* in, int64_t in_pitch, int64_t 
 
 template <typename T>
 void TurnTile(const uint8_t* in, int64_t in_pitch, int64_t rows, int64_t columns,
-              Turned<T>& turned) {
+              [[maybe_unused]] Ahead& ahead, Turned<T>& turned) {
   int64_t whole_rows = 0;
   int64_t whole_columns = 0;
 #if HWY_TARGET != HWY_SCALAR
   whole_columns = columns - columns % kBlock<T>;
   const hn::ScalableTag<uint8_t> wide;
   const hn::FixedTag<uint8_t, 16> narrow;
-  whole_rows = TurnRows<T>(wide, in, in_pitch, 0, rows, whole_columns, turned);
-  whole_rows = TurnRows<T>(narrow, in, in_pitch, whole_rows, rows, whole_columns, turned);
+  whole_rows = TurnRows<T>(wide, in, in_pitch, 0, rows, whole_columns, ahead, turned);
+  whole_rows = TurnRows<T>(narrow, in, in_pitch, whole_rows, rows, whole_columns, ahead, turned);
 #endif
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = r < whole_rows ? whole_columns : 0; c < columns; ++c) {
@@ -158,37 +204,61 @@ void TurnTile(const uint8_t* in, int64_t in_pitch, int64_t rows, int64_t columns
   }
 }
 
+// Where a strip begins; beyond the matrix: nowhere.
+struct Corner {
+  int64_t row = 0;
+  int64_t column = 0;
+};
+
 template <typename T>
-void TransposeTile(const TransposeShape& shape, int64_t row, int64_t column, bool stream,
-                   const uint8_t* in, uint8_t* out) {
+void TransposeStrip(const TransposeShape& shape, const Elements& elements, Corner corner,
+                    Corner next, const uint8_t* in, uint8_t* out) {
   constexpr int64_t kSize = static_cast<int64_t>(sizeof(T));
-  const int64_t rows = std::min(kTile<T>, shape.rows - row);
-  const int64_t columns = std::min(kTile<T>, shape.columns - column);
+  constexpr int64_t kColumns = kStripTiles * kTile<T>;
+  const auto at = [&](Corner c) {
+    return in + c.row * shape.in_pitch + c.column * elements.in_bytes;
+  };
+  const int64_t rows = std::min(kTile<T>, shape.rows - corner.row);
+  const int64_t columns = std::min(kColumns, shape.columns - corner.column);
+  const bool whole_next =
+      next.row + kTile<T> <= shape.rows && next.column + kColumns <= shape.columns;
   alignas(kLine) Staged<T> staged;
   alignas(kLine) Turned<T> turned;
-  StageTile<T>(in + row * shape.in_pitch + column * kSize, shape.in_pitch, rows, columns * kSize,
-               staged);
-  TurnTile<T>(staged[0], kTileBytes, rows, columns, turned);
-  WriteLines(reinterpret_cast<const uint8_t*>(turned), kTileBytes, columns, rows * kSize, stream,
-             out + column * shape.out_pitch + row * kSize, shape.out_pitch);
+  StageStrip<T>(elements, at(corner), shape.in_pitch, rows, columns, staged);
+  Ahead ahead;
+  if (whole_next) ahead = Ahead(at(next), shape.in_pitch, kTile<T>, kColumns * elements.in_bytes);
+  for (int64_t part = 0; part * kTile<T> < columns; ++part) {
+    const int64_t first = part * kTile<T>;
+    const int64_t count = std::min(kTile<T>, columns - first);
+    TurnTile<T>(staged[0] + first * kSize, kStripBytes, rows, count, ahead, turned);
+    WriteLines(reinterpret_cast<const uint8_t*>(turned), kTileBytes, count, rows * kSize,
+               shape.stream, out + (corner.column + first) * shape.out_pitch + corner.row * kSize,
+               shape.out_pitch);
+  }
 }
 
-// Calls tile(row, column) for every tile, down the columns of square after square.
-template <typename Tile>
-void ForTiles(int64_t rows, int64_t columns, int64_t tile_rows, int64_t tile_columns,
-              const Tile& tile) {
-  const int64_t square_rows = kTilesPerSquare * tile_rows;
-  const int64_t square_columns = kTilesPerSquare * tile_columns;
-  for (int64_t row = 0; row < rows; row += square_rows) {
-    for (int64_t column = 0; column < columns; column += square_columns) {
-      const int64_t row_end = std::min(row + square_rows, rows);
-      const int64_t column_end = std::min(column + square_columns, columns);
-      for (int64_t c = column; c < column_end; c += tile_columns) {
-        for (int64_t r = row; r < row_end; r += tile_rows) tile(r, c);
+// Calls strip(corner, next) for every strip of `down` by `along` elements, down the columns of square
+// after square.
+template <typename Strip>
+void ForStrips(int64_t rows, int64_t columns, int64_t down, int64_t along, const Strip& strip) {
+  const Corner nowhere = {rows, columns};
+  Corner last = nowhere;
+  const auto visit = [&](Corner corner) HWY_ATTR {
+    if (last.row < rows) strip(last, corner);
+    last = corner;
+  };
+  for (int64_t row = 0; row < rows; row += kSquareDown * down) {
+    for (int64_t column = 0; column < columns; column += kSquareAlong * along) {
+      const int64_t row_end = std::min(row + kSquareDown * down, rows);
+      const int64_t column_end = std::min(column + kSquareAlong * along, columns);
+      for (int64_t c = column; c < column_end; c += along) {
+        for (int64_t r = row; r < row_end; r += down) visit({r, c});
       }
     }
   }
+  visit(nowhere);
 }
+
 // A byte of a turned line holds two columns of one row. Neighbouring bytes hold neighbouring rows,
 // so the low nibbles of a line make one line of the output and the high nibbles the next.
 void PackTurned(const uint8_t* line, int64_t rows, uint8_t* low, uint8_t* high) {
@@ -218,48 +288,53 @@ void PackTurned(const uint8_t* line, int64_t rows, uint8_t* low, uint8_t* high) 
 // Nibbles: a tile of bytes is a tile of two columns each.
 void TransposePairs(const TransposeShape& shape, const uint8_t* in, uint8_t* out) {
   constexpr int64_t kRows = kTile<uint8_t>;
-  const bool stream = shape.rows * shape.columns / 2 >= kStreamedBytes;
-  ForTiles(
-      shape.rows, shape.columns / 2, kRows, kTileBytes, [&](int64_t row, int64_t pair) HWY_ATTR {
-        const int64_t rows = std::min(kRows, shape.rows - row);
-        const int64_t pairs = std::min(kTileBytes, shape.columns / 2 - pair);
-        alignas(kLine) Staged<uint8_t> staged;
-        alignas(kLine) Turned<uint8_t> turned;
-        alignas(kLine) uint8_t packed[2 * kTileBytes][kRows / 2];
-        StageTile<uint8_t>(in + row * shape.in_pitch + pair, shape.in_pitch, rows, pairs, staged);
-        TurnTile<uint8_t>(staged[0], kTileBytes, rows, pairs, turned);
-        for (int64_t p = 0; p < pairs; ++p) {
-          PackTurned(turned[p], rows, packed[2 * p], packed[2 * p + 1]);
-        }
-        WriteLines(packed[0], kRows / 2, 2 * pairs, rows / 2, stream,
-                   out + 2 * pair * shape.out_pitch + row / 2, shape.out_pitch);
-      });
+  const Elements elements;
+  const auto at = [&](Corner c) { return in + c.row * shape.in_pitch + c.column; };
+  const int64_t all_pairs = shape.columns / 2;
+  ForStrips(shape.rows, all_pairs, kRows, kStripBytes, [&](Corner corner, Corner next) HWY_ATTR {
+    const int64_t rows = std::min(kRows, shape.rows - corner.row);
+    const int64_t columns = std::min(kStripBytes, all_pairs - corner.column);
+    const bool whole_next =
+        next.row + kRows <= shape.rows && next.column + kStripBytes <= all_pairs;
+    alignas(kLine) Staged<uint8_t> staged;
+    alignas(kLine) Turned<uint8_t> turned;
+    alignas(kLine) uint8_t packed[2 * kTileBytes][kRows / 2];
+    StageStrip<uint8_t>(elements, at(corner), shape.in_pitch, rows, columns, staged);
+    Ahead ahead;
+    if (whole_next) ahead = Ahead(at(next), shape.in_pitch, kRows, kStripBytes);
+    for (int64_t part = 0; part * kTileBytes < columns; ++part) {
+      const int64_t first = part * kTileBytes;
+      const int64_t pairs = std::min(kTileBytes, columns - first);
+      TurnTile<uint8_t>(staged[0] + first, kStripBytes, rows, pairs, ahead, turned);
+      for (int64_t p = 0; p < pairs; ++p) {
+        PackTurned(turned[p], rows, packed[2 * p], packed[2 * p + 1]);
+      }
+      WriteLines(packed[0], kRows / 2, 2 * pairs, rows / 2, shape.stream,
+                 out + 2 * (corner.column + first) * shape.out_pitch + corner.row / 2,
+                 shape.out_pitch);
+    }
+  });
 }
 
 template <typename T>
-void TransposeAll(const TransposeShape& shape, const uint8_t* in, uint8_t* out) {
-  constexpr int64_t kSize = static_cast<int64_t>(sizeof(T));
-  const bool stream = shape.rows * shape.columns * kSize >= kStreamedBytes;
-  ForTiles(
-      shape.rows, shape.columns, kTile<T>, kTile<T>, [&](int64_t row, int64_t column) HWY_ATTR {
-        if (row + 2 * kTile<T> <= shape.rows && column + kTile<T> <= shape.columns) {
-          PrefetchTile<T>(in + (row + kTile<T>)*shape.in_pitch + column * kSize, shape.in_pitch);
-        }
-        TransposeTile<T>(shape, row, column, stream, in, out);
-      });
+void TransposeAll(const TransposeShape& shape, const Elements& elements, const uint8_t* in,
+                  uint8_t* out) {
+  ForStrips(shape.rows, shape.columns, kTile<T>, kStripTiles * kTile<T>,
+            [&](Corner corner, Corner next)
+                HWY_ATTR { TransposeStrip<T>(shape, elements, corner, next, in, out); });
 }
 
-void TransposeSized(const TransposeShape& shape, int element_bytes, const uint8_t* in,
-                    uint8_t* out) {
-  switch (element_bytes) {
+void TransposeSized(const TransposeShape& shape, const Elements& elements, int64_t out_bytes,
+                    const uint8_t* in, uint8_t* out) {
+  switch (out_bytes) {
     case 1:
-      return TransposeAll<uint8_t>(shape, in, out);
+      return TransposeAll<uint8_t>(shape, elements, in, out);
     case 2:
-      return TransposeAll<uint16_t>(shape, in, out);
+      return TransposeAll<uint16_t>(shape, elements, in, out);
     case 4:
-      return TransposeAll<uint32_t>(shape, in, out);
+      return TransposeAll<uint32_t>(shape, elements, in, out);
     default:
-      return TransposeAll<uint64_t>(shape, in, out);
+      return TransposeAll<uint64_t>(shape, elements, in, out);
   }
 }
 
@@ -276,7 +351,15 @@ HWY_EXPORT(TransposePairs);
 }  // namespace
 
 void Transpose(const TransposeShape& shape, int element_bytes, const uint8_t* in, uint8_t* out) {
-  HWY_DYNAMIC_DISPATCH(TransposeSized)(shape, element_bytes, in, out);
+  const Elements elements = {.in_bytes = element_bytes};
+  HWY_DYNAMIC_DISPATCH(TransposeSized)(shape, elements, element_bytes, in, out);
+  hwy::FlushStream();
+}
+
+void TransposeConverted(const TransposeShape& shape, ElementType from, ElementType to,
+                        const uint8_t* in, uint8_t* out) {
+  const Elements elements = {.from = from, .to = to, .in_bytes = BitWidth(from) / 8};
+  HWY_DYNAMIC_DISPATCH(TransposeSized)(shape, elements, BitWidth(to) / 8, in, out);
   hwy::FlushStream();
 }
 

@@ -231,15 +231,18 @@ TEST_P(BlocksTargets, AgreeOnRandomBlocksOfEveryFormat) {
     const Bytes in = RandomBlocks(format, 77, seed);
     for (const ElementType to : {ElementType::kF32, ElementType::kF16, ElementType::kBF16}) {
       for (const size_t blocks : {0, 1, 2, 3, 4, 5, 31, 32, 33, 77}) {
-        Bytes expected(blocks * BlockLength(format) * 4 + 17, 0x5A);
+        Bytes expected(blocks * BlockLength(format) * 4 + 81, 0x5A);
         Bytes actual = expected;
+        const size_t line = 64 - reinterpret_cast<uintptr_t>(actual.data()) % 64;
         const Bytes exact(in.begin(),
                           in.begin() + static_cast<ptrdiff_t>(blocks * BlockBytes(format)));
-        ReferenceDequantizeBlocks(format, exact.data(), to, expected.data() + 1, blocks);
-        DequantizeBlocks(format, exact.data(), to, actual.data() + 1, blocks);
-        ASSERT_EQ(FirstDifference(expected, actual), std::string::npos)
-            << BlockFormatName(format) << " to " << static_cast<int>(to) << ", " << blocks
-            << " blocks";
+        for (const size_t at : {line, line + 1}) {
+          ReferenceDequantizeBlocks(format, exact.data(), to, expected.data() + at, blocks);
+          DequantizeBlocks(format, exact.data(), to, actual.data() + at, blocks, /*stream=*/true);
+          ASSERT_EQ(FirstDifference(expected, actual), std::string::npos)
+              << BlockFormatName(format) << " to " << static_cast<int>(to) << ", " << blocks
+              << " blocks";
+        }
       }
     }
   }

@@ -33,7 +33,7 @@ NPUBANK_ON_EVERY_TARGET(ConvertTargets);
 
 // Converts `count` elements between guard bytes, `misaligned` bytes off any alignment.
 void ExpectAgreement(const Type& from, const uint8_t* in, const Type& to, size_t count,
-                     size_t misaligned) {
+                     size_t misaligned, bool stream = false) {
   const size_t size = BytesOf(to, count);
   const Bytes source(in, in + BytesOf(from, count));
   Bytes shifted(misaligned);
@@ -41,7 +41,8 @@ void ExpectAgreement(const Type& from, const uint8_t* in, const Type& to, size_t
   Bytes expected(misaligned + size + 64, 0xA5);
   Bytes actual = expected;
   ReferenceConvert(from.type, source.data(), to.type, expected.data() + misaligned, count);
-  Convert(from.type, shifted.data() + misaligned, to.type, actual.data() + misaligned, count);
+  Convert(from.type, shifted.data() + misaligned, to.type, actual.data() + misaligned, count,
+          stream);
   ASSERT_EQ(FirstDifference(expected, actual), std::string::npos)
       << from.name << " to " << to.name << ", " << count << " elements, misaligned by "
       << misaligned;
@@ -128,6 +129,22 @@ TEST_P(ConvertTargets, AgreeOnEveryPairAndLengthWithoutTouchingTheNeighbours) {
       ExpectAgreement(from, in.data(), to, 1024, 1);
       ExpectAgreement(from, in.data(), to, 1025, 0);
       ExpectAgreement(from, in.data(), to, 2079, 3);
+    }
+  }
+}
+
+// Long enough for blocks of pages, with something before and behind them.
+TEST_P(ConvertTargets, AgreeOnEveryPairPastTheCache) {
+  const uint64_t seed = PrintedSeed();
+  const Bytes in = RandomBytes(8 * 40'000, seed);
+  for (const Type& from : kTypes) {
+    for (const Type& to : kTypes) {
+      if (!CanConvert(from.type, to.type)) continue;
+      const size_t count = 20'001 * 8 / to.bits;
+      for (const size_t misaligned : {0, 1, 2, 48}) {
+        ExpectAgreement(from, in.data(), to, count, misaligned, true);
+      }
+      ExpectAgreement(from, in.data(), to, 100, 0, true);
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "gmock/gmock.h"
+#include "lazy_tensor/kernels/convert.h"
 #include "tests/unit/kernels/every_target.h"
 
 namespace npubank::kernels {
@@ -44,6 +45,33 @@ using CopyStridedTargets = EveryTarget;
 NPUBANK_ON_EVERY_TARGET(CopyStridedTargets);
 
 constexpr int kElementBits[] = {4, 8, 16, 32, 64};
+
+// Pairs of every width, with and without a kernel of their own.
+struct Pair {
+  ElementType from;
+  ElementType to;
+};
+constexpr Pair kPairs[] = {
+    {ElementType::kBF16, ElementType::kF16}, {ElementType::kF16, ElementType::kF32},
+    {ElementType::kF32, ElementType::kBF16}, {ElementType::kF32, ElementType::kI8},
+    {ElementType::kU8, ElementType::kF32},   {ElementType::kF8E4M3, ElementType::kF16},
+    {ElementType::kI64, ElementType::kF16},  {ElementType::kBF16, ElementType::kF64},
+};
+
+// Converts and then copies, with the plain loops, and both at once.
+void ExpectConvertedAgreement(const StridedCopy& copy, const Pair& pair, const Bytes& in,
+                              size_t elements, Bytes& actual, size_t at) {
+  Bytes converted(elements * 8);
+  ReferenceConvert(pair.from, in.data(), pair.to, converted.data(), elements);
+  Bytes expected = actual;
+  ReferenceCopyStrided(copy, BitWidth(pair.to), converted.data(), expected.data() + at);
+  ConvertStrided(copy, pair.from, in.data(), pair.to, actual.data() + at);
+  ASSERT_EQ(FirstDifference(expected, actual), std::string::npos)
+      << "type " << static_cast<int>(pair.from) << " to " << static_cast<int>(pair.to) << ", "
+      << testing::PrintToString(copy.extent) << " from " << testing::PrintToString(copy.in_stride)
+      << " to " << testing::PrintToString(copy.out_stride)
+      << (copy.stream ? " past the cache" : "");
+}
 
 // Copies with both, into buffers of garbage, which shows what was written beyond the box.
 void ExpectAgreement(const StridedCopy& copy, int bits, const Bytes& in, size_t out_bytes) {
@@ -108,28 +136,48 @@ TEST_P(CopyStridedTargets, AgreeOnPermutedSlicesOfAnyRank) {
       ExpectAgreement(copy, bits, in, static_cast<size_t>((out_stride + 4) * bits / 8 + 16));
       if (HasFatalFailure()) return;
     }
+    const Pair& pair = kPairs[random() % std::size(kPairs)];
+    const auto elements = static_cast<size_t>(in_stride + 4);
+    const Bytes in = RandomBytes(elements * 8, random());
+    Bytes out(static_cast<size_t>(out_stride + 4) * 8, 0x5A);
+    ExpectConvertedAgreement(copy, pair, in, elements, out, 0);
+    if (HasFatalFailure()) return;
   }
 }
 
-// Large enough for stores that pass the cache by, on rows that begin on a cache line and that do
-// not.
-TEST_P(CopyStridedTargets, AgreeOnLargeMatrices) {
+// With stores that pass the cache by, to rows that begin on a cache line and to rows that do not.
+TEST_P(CopyStridedTargets, AgreeOnLargeMatricesInTheCacheAndPastIt) {
+  constexpr int64_t kRows = 700;
   const Bytes in = RandomBytes(size_t{4} << 20, 2);
-  for (const int bits : kElementBits) {
-    for (const int64_t room : {0, 2}) {
-      const int64_t rows = 1024;
-      const int64_t columns = (int64_t{20} << 20) / bits / rows;
-      const StridedCopy copy = {.rank = 2,
-                                .extent = {columns, rows},
-                                .in_stride = {1, columns},
-                                .out_stride = {rows + room, 1}};
-      const size_t out_bytes = static_cast<size_t>((rows + room) * columns * bits / 8);
-      Bytes expected(out_bytes + 64);
-      Bytes actual(out_bytes + 64);
-      const size_t aligned = 64 - reinterpret_cast<uintptr_t>(actual.data()) % 64;
-      ReferenceCopyStrided(copy, bits, in.data(), expected.data() + aligned);
-      CopyStrided(copy, bits, in.data(), actual.data() + aligned);
-      ASSERT_EQ(FirstDifference(expected, actual), std::string::npos) << bits << " bits, " << room;
+  for (const int64_t room : {0, 2, 4}) {
+    for (const bool stream : {false, true}) {
+      const auto copy_of = [&](int64_t columns) {
+        return StridedCopy{.rank = 2,
+                           .extent = {columns, kRows},
+                           .in_stride = {1, columns},
+                           .out_stride = {kRows + room, 1},
+                           .stream = stream};
+      };
+      for (const int bits : kElementBits) {
+        const int64_t columns = (int64_t{5} << 20) / bits / kRows / 2 * 2;
+        const StridedCopy copy = copy_of(columns);
+        const size_t out_bytes = static_cast<size_t>((kRows + room) * columns * bits / 8);
+        Bytes expected(out_bytes + 64);
+        Bytes actual(out_bytes + 64);
+        const size_t aligned = 64 - reinterpret_cast<uintptr_t>(actual.data()) % 64;
+        ReferenceCopyStrided(copy, bits, in.data(), expected.data() + aligned);
+        CopyStrided(copy, bits, in.data(), actual.data() + aligned);
+        ASSERT_EQ(FirstDifference(expected, actual), std::string::npos)
+            << bits << " bits, " << room << (stream ? " past the cache" : "");
+      }
+      for (const Pair& pair : kPairs) {
+        const int64_t columns = 270;
+        Bytes actual(static_cast<size_t>((kRows + room) * columns * BitWidth(pair.to) / 8) + 64);
+        const size_t aligned = 64 - reinterpret_cast<uintptr_t>(actual.data()) % 64;
+        ExpectConvertedAgreement(copy_of(columns), pair, in, static_cast<size_t>(kRows * columns),
+                                 actual, aligned);
+        if (HasFatalFailure()) return;
+      }
     }
   }
 }
