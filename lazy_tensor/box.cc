@@ -71,8 +71,10 @@ std::byte* Target::WholeBytes(const Box& whole, const Box& piece, int element_bi
   return data + bit / 8;
 }
 
-void CopyBox(const Box& box, int element_bits, const void* in, int64_t in_offset,
-             const AxisValues& in_stride, const Target& target) {
+namespace {
+
+kernels::StridedCopy Copy(const Box& box, int64_t in_offset, const AxisValues& in_stride,
+                          const Target& target) {
   kernels::StridedCopy copy;
   copy.rank = box.rank;
   copy.extent = box.extent;
@@ -80,7 +82,20 @@ void CopyBox(const Box& box, int element_bits, const void* in, int64_t in_offset
   copy.out_stride = target.stride;
   copy.in_offset = in_offset;
   copy.out_offset = target.offset;
-  kernels::CopyStrided(copy, element_bits, in, target.data);
+  copy.stream = target.stream;
+  return copy;
+}
+
+}  // namespace
+
+void CopyBox(const Box& box, int element_bits, const void* in, int64_t in_offset,
+             const AxisValues& in_stride, const Target& target) {
+  kernels::CopyStrided(Copy(box, in_offset, in_stride, target), element_bits, in, target.data);
+}
+
+void ConvertBox(const Box& box, ElementType from, const void* in, int64_t in_offset,
+                const AxisValues& in_stride, ElementType to, const Target& target) {
+  kernels::ConvertStrided(Copy(box, in_offset, in_stride, target), from, in, to, target.data);
 }
 
 namespace {

@@ -13,6 +13,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "lazy_tensor/element_type.h"
 #include "lazy_tensor/shape.h"
 
 namespace npubank {
@@ -45,13 +46,14 @@ struct Target {
   std::byte* data = nullptr;
   int64_t offset = 0;
   AxisValues stride = {};
+  bool stream = false;  // large and not read soon: write past the cache
 
   // The position of the first element of `piece`, a part of the box `whole` that this is the target
   // of.
   int64_t OffsetOf(const Box& whole, const Box& piece) const;
   // The target of that piece alone.
   Target At(const Box& whole, const Box& piece) const {
-    return Target{data, OffsetOf(whole, piece), stride};
+    return Target{data, OffsetOf(whole, piece), stride, stream};
   }
   // Whether a box of these extents goes to one dense, row-major stretch.
   bool IsDenseFor(const Box& box) const;
@@ -63,6 +65,10 @@ struct Target {
 // Copies a box from strided memory, `in_offset` elements after `in`, to its target.
 void CopyBox(const Box& box, int element_bits, const void* in, int64_t in_offset,
              const AxisValues& in_stride, const Target& target);
+
+// The same of elements that become another type on the way; neither has four bits.
+void ConvertBox(const Box& box, ElementType from, const void* in, int64_t in_offset,
+                const AxisValues& in_stride, ElementType to, const Target& target);
 
 // Cuts the flat range [begin, end) of a tensor into boxes, in order. `first` is the box's distance
 // from `begin`; each box is one run. At most 2 x rank - 1 boxes.

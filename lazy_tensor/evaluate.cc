@@ -17,9 +17,10 @@ namespace {
 
 constexpr int64_t kMaxTileBytes = 512 << 10;
 constexpr int64_t kMinTileBytes = 64 << 10;
-constexpr int64_t kTilesPerWorker = 4;   // so that workers finish together
-constexpr int64_t kMaxTiles = 64 << 10;  // bounds the list of tiles for any tensor
-constexpr int64_t kMinRunBytes = 256;    // tiles keep runs this long in the output
+constexpr int64_t kTilesPerWorker = 4;      // so that workers finish together
+constexpr int64_t kMaxTiles = 64 << 10;     // bounds the list of tiles for any tensor
+constexpr int64_t kMinRunBytes = 256;       // tiles keep runs this long in the output
+constexpr size_t kStreamedBytes = 1 << 20;  // outputs from here on are written past the cache
 
 // For each axis of the output, how far apart in the source its neighbours lie, roughly: a guide for
 // cutting tiles that read long runs, never for addressing.
@@ -198,9 +199,9 @@ class Evaluation {
   // Straight into the output.
   absl::Status Tile(const Box& tile, Producer& producer) {
     const Shape& shape = recipe_.type().shape();
-    return producer.Produce(
-        recipe_, tile,
-        Target{out_.data(), FlatStart(tile, shape) - begin_, DenseStrides(shape.dims())});
+    return producer.Produce(recipe_, tile,
+                            Target{out_.data(), FlatStart(tile, shape) - begin_,
+                                   DenseStrides(shape.dims()), out_.size() >= kStreamedBytes});
   }
 
   // Four-bit elements are put together in scratch, since neighbours in a byte are written one after
@@ -243,7 +244,7 @@ class Evaluation {
   ScratchPool scratch_;
 };
 
-// Pages that a View mapped; the evaluation itself maps none.
+// What the evaluation has read in place.
 void ReleasePages(const Recipe& recipe) {
   recipe.ForEachConstant([](const Recipe& constant, const ConstantOp& op) {
     op.hold->source().Release(op.offset, static_cast<uint64_t>(constant.type().bytes()));

@@ -5,7 +5,7 @@
 //
 // Pull-based: each output tile asks its inputs for just the elements it needs, so temporaries stay
 // within `scratch_bytes` per worker whatever the tensor's size, and chains of elementwise steps
-// pass over a tile once. The source's mapped pages are given back as the evaluation moves on.
+// pass over a tile once. Files are read in place, and their pages given back when it is done.
 //
 // Ownership: the caller owns `out`, which is only ever written (never read): write-combined device
 // memory is fine. On error its contents are unspecified. Threads: any number of evaluations at
@@ -29,7 +29,7 @@ namespace npubank {
 struct EvaluateOptions {
   Workers* workers = nullptr;        // not owned; null: inline on the calling thread
   size_t scratch_bytes = 4 << 20;    // per worker; at least 1 MiB
-  bool release_source_pages = true;  // give mapped pages back as the evaluation moves on
+  bool release_source_pages = true;  // give the pages that were read in place back at the end
   std::function<bool()> cancelled;   // asked between tiles, from worker threads; empty: never
 };
 

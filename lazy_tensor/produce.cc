@@ -32,25 +32,65 @@ void RunStep(const Recipe& step, ElementType from, const std::byte* in, std::byt
   for (int64_t i = 0; i < bytes; ++i) out[i] = in[i] ^ flip;
 }
 
-// Where a run of elements that follow each other in `recipe` lies in memory, if it does.
-const std::byte* FindRun(const Recipe& recipe, int64_t begin) {
+// Whether the step can move its elements to their places as well.
+bool Moves(const Recipe& step, ElementType from) {
+  return std::holds_alternative<ConvertOp>(step.op()) && BitWidth(from) != 4 &&
+         BitWidth(step.type().element()) != 4;
+}
+
+// All steps on a dense piece, from one buffer to the other and back, and to its target.
+void RunSteps(const std::vector<const Recipe*>& steps, ElementType from, const Box& piece,
+              const std::byte* in, std::byte* buffer, std::byte* other, const Target& target) {
+  const AxisValues strides = DenseStrides(piece.extents());
+  for (size_t i = steps.size(); i-- > 0;) {
+    const ElementType to = steps[i]->type().element();
+    if (i == 0 && Moves(*steps[i], from)) {
+      return ConvertBox(piece, from, in, 0, strides, to, target);
+    }
+    std::byte* const out = in == buffer ? other : buffer;
+    RunStep(*steps[i], from, in, out, piece.elements());
+    in = out;
+    from = to;
+  }
+  CopyBox(piece, BitWidth(from), in, 0, strides, target);
+}
+
+// A run of elements that follow each other in a recipe, where it lies in memory.
+struct StoredRun {
+  const Source* source = nullptr;
+  const std::byte* data = nullptr;  // null: it does not
+};
+
+StoredRun FindRun(const Recipe& recipe, int64_t begin) {
   if (const auto* op = std::get_if<ConstantOp>(&recipe.op())) {
-    const absl::Span<const std::byte> memory = op->hold->source().InMemory();
+    const Source& source = op->hold->source();
+    const absl::Span<const std::byte> memory = source.InPlace();
     const int64_t bit = begin * BitWidth(recipe.type().element());
-    if (memory.empty() || bit % 8 != 0) return nullptr;
-    return memory.data() + op->offset + bit / 8;
+    if (memory.empty() || bit % 8 != 0) return {};
+    return {&source, memory.data() + op->offset + bit / 8};
   }
   if (std::holds_alternative<ReshapeOp>(recipe.op())) return FindRun(*recipe.inputs()[0], begin);
   if (const auto* op = std::get_if<SliceOp>(&recipe.op())) {
     const Shape& from = recipe.inputs()[0]->type().shape();
     int64_t row = 1;
     for (int a = 1; a < from.rank(); ++a) {
-      if (recipe.type().shape().dim(a) != from.dim(a)) return nullptr;
+      if (recipe.type().shape().dim(a) != from.dim(a)) return {};
       row *= from.dim(a);
     }
     return FindRun(*recipe.inputs()[0], begin + op->start[0] * row);
   }
-  return nullptr;
+  return {};
+}
+
+// A box of a permuted tensor as one of the tensor before.
+void Turn(const PermuteOp& permute, Box& box, Target& target) {
+  const Box from_box = box;
+  const AxisValues from_stride = target.stride;
+  for (int a = 0; a < box.rank; ++a) {
+    box.start[permute.order[a]] = from_box.start[a];
+    box.extent[permute.order[a]] = from_box.extent[a];
+    target.stride[permute.order[a]] = from_stride[a];
+  }
 }
 
 }  // namespace
@@ -108,13 +148,13 @@ absl::Status Producer::ProduceOp(const ConstantOp& op, const Recipe& recipe, con
   const Source& source = op.hold->source();
   const Shape& shape = recipe.type().shape();
   const int bits = BitWidth(recipe.type().element());
-  const absl::Span<const std::byte> memory = source.InMemory();
+  Touch(source);
+  const absl::Span<const std::byte> memory = source.InPlace();
   if (!memory.empty()) {
     CopyBox(box, bits, memory.data() + op.offset, FlatStart(box, shape), DenseStrides(shape.dims()),
             target);
     return absl::OkStatus();
   }
-  Touch(source);
   const Block block(*this, Share(recipe));
   return ReadBox(StoredTensor{source, op.offset, shape, bits}, box, block.bytes(), target);
 }
@@ -152,11 +192,7 @@ absl::Status Producer::ProduceOp(const PermuteOp& op, const Recipe& recipe, cons
                                  const Target& target) {
   Box turned = box;
   Target place = target;
-  for (int a = 0; a < box.rank; ++a) {
-    turned.start[op.order[a]] = box.start[a];
-    turned.extent[op.order[a]] = box.extent[a];
-    place.stride[op.order[a]] = target.stride[a];
-  }
+  Turn(op, turned, place);
   return Produce(*recipe.inputs()[0], turned, place);
 }
 
@@ -198,7 +234,11 @@ absl::StatusOr<const std::byte*> Producer::Dense(const Recipe& recipe, const Box
                                                  std::byte* buffer) {
   const Shape& shape = recipe.type().shape();
   if (RunLength(box, shape) == box.elements()) {
-    if (const std::byte* run = FindRun(recipe, FlatStart(box, shape))) return run;
+    const StoredRun run = FindRun(recipe, FlatStart(box, shape));
+    if (run.data != nullptr) {
+      Touch(*run.source);
+      return run.data;
+    }
   }
   NPUBANK_RETURN_IF_ERROR(Produce(recipe, box, Target{buffer, 0, DenseStrides(box.extents())}));
   return buffer;
@@ -215,39 +255,51 @@ absl::Status Producer::InPieces(const Recipe& recipe, const Box& box, bool dense
   });
 }
 
-absl::Status Producer::ProduceSteps(const Recipe& recipe, const Box& box, const Target& target) {
-  // The steps, last one first, and what they start from.
+absl::Status Producer::ProduceSteps(const Recipe& recipe, const Box& recipe_box,
+                                    const Target& recipe_target) {
+  // The steps, last one first, and what they start from, in its order.
   std::vector<const Recipe*> steps;
   const Recipe* base = &recipe;
+  Box box = recipe_box;
+  Target target = recipe_target;
   int64_t bits = BitWidth(base->type().element());
-  while (IsStep(*base)) {
-    steps.push_back(base);
+  while (true) {
+    if (const auto* permute = std::get_if<PermuteOp>(&base->op())) {
+      Turn(*permute, box, target);
+    } else if (IsStep(*base)) {
+      steps.push_back(base);
+    } else {
+      break;
+    }
     base = base->inputs()[0].get();
     bits = std::max<int64_t>(bits, BitWidth(base->type().element()));
   }
-  const int out_bits = BitWidth(recipe.type().element());
+  if (steps.size() == 1 && ConvertInPlace(*base, *steps[0], box, target)) return absl::OkStatus();
   // Two buffers, from one to the other and back, however many steps there are.
   const auto half = [bits](const Box& piece) { return (piece.elements() * bits + 511) / 512 * 64; };
   const auto need = [&](const Box& piece) { return 2 * half(piece); };
   return InPieces(recipe, box, target.IsDenseFor(box), need,
                   [&](const Box& piece, std::byte* block) -> absl::Status {
-                    std::byte* const other = block + half(piece);
-                    std::byte* const direct = target.WholeBytes(box, piece, out_bits);
                     NPUBANK_ASSIGN_OR_RETURN(const std::byte* in, Dense(*base, piece, block));
-                    ElementType from = base->type().element();
-                    for (size_t i = steps.size(); i-- > 0;) {
-                      std::byte* out = in == block ? other : block;
-                      if (i == 0 && direct != nullptr) out = direct;
-                      RunStep(*steps[i], from, in, out, piece.elements());
-                      in = out;
-                      from = steps[i]->type().element();
-                    }
-                    if (direct == nullptr) {
-                      CopyBox(piece, out_bits, in, 0, DenseStrides(piece.extents()),
-                              target.At(box, piece));
-                    }
+                    RunSteps(steps, base->type().element(), piece, in, block, block + half(piece),
+                             target.At(box, piece));
                     return absl::OkStatus();
                   });
+}
+
+bool Producer::ConvertInPlace(const Recipe& base, const Recipe& step, const Box& box,
+                              const Target& target) {
+  const ElementType from = base.type().element();
+  const auto* constant = std::get_if<ConstantOp>(&base.op());
+  if (constant == nullptr || !Moves(step, from)) return false;
+  const Source& source = constant->hold->source();
+  const absl::Span<const std::byte> memory = source.InPlace();
+  if (memory.empty()) return false;
+  Touch(source);
+  const Shape& shape = base.type().shape();
+  ConvertBox(box, from, memory.data() + constant->offset, FlatStart(box, shape),
+             DenseStrides(shape.dims()), step.type().element(), target);
+  return true;
 }
 
 }  // namespace npubank

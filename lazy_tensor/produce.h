@@ -10,15 +10,16 @@
 // runs. So however many of them follow each other, an element moves once, from the source to its
 // place. Operations on values pull their input in pieces that fit the cache, into scratch or, where
 // the input already lies in memory in the right order, straight from there, and run every step of a
-// chain on a piece before the next piece.
+// chain on a piece before the next piece. What they do to one element does not depend on where it
+// is, so they run in the order of the input, and the last of them moves the elements to their places.
 //
 // Operations with several inputs or whose elements come in groups (Unpack, Gather, blocks, nibbles)
 // work in the same way on pieces, with the groups that a piece touches; they are in
 // produce_values.cc.
 //
 // Scratch: a stack over the caller's block. A node of depth d takes at most 1/d of what is left, so
-// every node of the deepest chain gets an equal share. Files are read with Source::Read (pread),
-// never through a mapping: no SIGBUS, and no resident pages. Threads: one Producer per thread.
+// every node of the deepest chain gets an equal share. Sources are read in place where they can be
+// (Source::InPlace), else with Source::Read. Threads: one Producer per thread.
 #ifndef NPUBANK_LAZY_TENSOR_PRODUCE_H_
 #define NPUBANK_LAZY_TENSOR_PRODUCE_H_
 
@@ -85,6 +86,9 @@ class Producer {
 
   // A chain of operations on single elements.
   absl::Status ProduceSteps(const Recipe& recipe, const Box& box, const Target& target);
+
+  // One step on a stored constant that can be read in place: no scratch. False: it is not such a one.
+  bool ConvertInPlace(const Recipe& base, const Recipe& step, const Box& box, const Target& target);
 
   // Cuts the box into pieces that need no more scratch than there is, as `need` says, and calls
   // `fill` with each and a block of that size.

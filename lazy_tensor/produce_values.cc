@@ -234,6 +234,7 @@ absl::Status Producer::ProduceOp(const UnpackOp&, const Recipe& recipe, const Bo
       run.zeros = zero != nullptr ? zeros + position : nullptr;
       run.group = static_cast<size_t>(group);
       run.first = static_cast<size_t>(start % group);
+      run.stream = direct && target.stream;
       kernels::Dequantize(run, to, out + line * length * bits / 8, static_cast<size_t>(length));
     });
     if (!direct) {
@@ -319,7 +320,8 @@ absl::Status Producer::ProduceOp(const DequantizeBlocksOp& op, const Recipe& rec
     std::byte* out = whole ? target.WholeBytes(box, piece, bits) : nullptr;
     const bool direct = out != nullptr;
     if (!direct) out = block + Rounded(blocks * block_bytes);
-    kernels::DequantizeBlocks(op.format, in, to, out, static_cast<size_t>(blocks));
+    kernels::DequantizeBlocks(op.format, in, to, out, static_cast<size_t>(blocks),
+                              direct && target.stream);
     if (!direct) {
       CopyBox(piece, bits, out, piece.start[axis] % length,
               PitchedStrides(piece, part.extent[axis] * length), target.At(box, piece));

@@ -1,11 +1,10 @@
-// ReadBox: a box of a tensor that is stored in a file, to its place in memory, in few and long
-// reads. Internal to the evaluator.
+// ReadBox: a box of a tensor that is stored where it cannot be read in place (FileAccess::kRead), to
+// its place in memory, in few and long reads. Internal to the evaluator.
 //
 // Runs that are long in the file and dense at the target are read straight to their place.
 // Otherwise a piece of the box is read into scratch and copied to its place. A read costs a system
 // call, so small gaps are read too and passed over: a box of few columns of a matrix becomes one
-// read per group of rows, not one per row. Files are read with Source::Read, never through a
-// mapping.
+// read per group of rows, not one per row.
 #ifndef NPUBANK_LAZY_TENSOR_READ_BOX_H_
 #define NPUBANK_LAZY_TENSOR_READ_BOX_H_
 

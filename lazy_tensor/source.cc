@@ -1,7 +1,6 @@
 #include "lazy_tensor/source.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lazy_tensor/mapped_file.h"
 #include "lazy_tensor/mutex.h"
 #include "lazy_tensor/retention.h"
 #include "lazy_tensor/status_macros.h"
@@ -86,10 +86,6 @@ class FileSource final : public Source {
         stamp_(stamp),
         access_(access) {}
 
-  ~FileSource() override {
-    if (mapping_ != nullptr) munmap(mapping_, size());
-  }
-
   bool persistent() const override { return true; }
 
   absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const override {
@@ -114,44 +110,36 @@ class FileSource final : public Source {
     }
     NPUBANK_RETURN_IF_ERROR(CheckUnchanged());
     if (length == 0) return absl::Span<const std::byte>();
-    NPUBANK_ASSIGN_OR_RETURN(const std::byte* mapping, Mapping());
-    return absl::MakeConstSpan(mapping + offset, length);
+    const absl::Span<const std::byte> whole = InPlace();
+    if (whole.empty()) return SystemError(errno, "cannot map", name());
+    return whole.subspan(offset, length);
+  }
+
+  absl::Span<const std::byte> InPlace() const override {
+    if (access_ != FileAccess::kMap || size() == 0) return {};
+    MutexLock lock(mutex_);
+    if (mapping_ == nullptr) mapping_ = MappedFile::Map(fd_.get(), size());
+    return mapping_ == nullptr ? absl::Span<const std::byte>() : mapping_->bytes();
   }
 
   void Release(uint64_t offset, uint64_t length) const override {
-    std::byte* mapping = nullptr;
-    {
-      MutexLock lock(mutex_);
-      mapping = static_cast<std::byte*>(mapping_);
-    }
-    if (mapping == nullptr || !CheckRange(*this, offset, length).ok()) return;
-    // Whole pages inside the range; the last page of the file counts as whole.
-    const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-    const uint64_t begin = (offset + page - 1) / page * page;
-    uint64_t end = offset + length;
-    if (end != size()) end = end / page * page;
-    if (begin < end) madvise(mapping + begin, end - begin, MADV_DONTNEED);
+    if (!CheckRange(*this, offset, length).ok()) return;
+    MutexLock lock(mutex_);
+    if (mapping_ != nullptr) mapping_->Release(offset, length);
   }
 
   absl::Status CheckUnchanged() const override {
     struct stat facts;
     if (fstat(fd_.get(), &facts) != 0) return SystemError(errno, "cannot stat", name());
     const FileStamp now = FileStamp::Of(facts);
-    if (now == stamp_) return absl::OkStatus();
-    return Changed(now.size != stamp_.size ? "its size is another" : "it was written to");
+    if (now.size != stamp_.size) return Changed("its size is another");
+    if (!(now == stamp_)) return Changed("it was written to");
+    MutexLock lock(mutex_);
+    if (mapping_ != nullptr && mapping_->lost()) return Changed("a page of it could not be read");
+    return absl::OkStatus();
   }
 
  private:
-  absl::StatusOr<const std::byte*> Mapping() const {
-    MutexLock lock(mutex_);
-    if (mapping_ == nullptr) {
-      void* mapping = mmap(nullptr, size(), PROT_READ, MAP_SHARED, fd_.get(), 0);
-      if (mapping == MAP_FAILED) return SystemError(errno, "cannot map", name());
-      mapping_ = mapping;
-    }
-    return static_cast<const std::byte*>(mapping_);
-  }
-
   absl::Status Changed(absl::string_view how) const {
     return absl::DataLossError(absl::StrCat(name(), " changed since it was opened (", how,
                                             "); open the checkpoint again"));
@@ -161,7 +149,7 @@ class FileSource final : public Source {
   const FileStamp stamp_;
   const FileAccess access_;
   mutable Mutex mutex_;
-  mutable void* mapping_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  mutable std::unique_ptr<MappedFile> mapping_ ABSL_GUARDED_BY(mutex_);
 };
 
 class BufferSource final : public Source {
@@ -184,7 +172,7 @@ class BufferSource final : public Source {
   }
 
   void Release(uint64_t, uint64_t) const override {}
-  absl::Span<const std::byte> InMemory() const override { return bytes_; }
+  absl::Span<const std::byte> InPlace() const override { return bytes_; }
 
  private:
   const std::vector<std::byte> bytes_;

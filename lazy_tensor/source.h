@@ -8,13 +8,11 @@
 // is never reused, with a random process key, so that two processes never mistake each other's
 // buffers.
 //
-// A file that changes while it is open. Read copies through the file descriptor, so a file that
-// another program truncates gives DataLoss and never SIGBUS; the evaluator reads files only in this
-// way and asks CheckUnchanged after every tile. View hands out the mapping itself: it checks the
-// file first, but a file truncated between the check and the access does raise SIGBUS, as with any
-// mapping; take a View only of files that are not being replaced in place, or install a handler. A
-// change is seen by size and mtime: a rewrite of the same size within one tick of the file system's
-// clock (often 1 to 4 ms) after the open is not seen.
+// A file that changes while it is open. Whoever reads it, with Read or in place, never meets SIGBUS
+// (mapped_file.h) and asks CheckUnchanged afterwards, as the evaluator does after every tile: it
+// gives DataLoss for a file that was truncated or written to, and what was read from it is worth
+// nothing. A change is seen by size and mtime: a rewrite of the same size within one tick of the file
+// system's clock (often 1 to 4 ms) after the open is not seen.
 //
 // Ownership: shared. A recipe's Constant keeps its Source, and a SourceHold on its range, alive.
 // Threads: every method may be called from any thread at any time.
@@ -39,7 +37,7 @@
 namespace npubank {
 
 enum class FileAccess {
-  kMap,   // View works (MAP_SHARED, read-only, mapped at the first View)
+  kMap,   // read in place (MAP_SHARED, read-only, mapped when it is first needed)
   kRead,  // never mapped: for file systems where mapping is slow or unsafe
 };
 
@@ -63,14 +61,15 @@ class Source {
   // Copies [offset, offset + out.size()) into `out`. A file that shrank gives DataLoss, never
   // SIGBUS.
   virtual absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const = 0;
-  // The bytes where they are, valid while the Source lives; FailedPrecondition for
-  // FileAccess::kRead.
+  // The bytes where they are, valid while the Source lives, of a file that is what it was now;
+  // FailedPrecondition for FileAccess::kRead.
   virtual absl::StatusOr<absl::Span<const std::byte>> View(uint64_t offset,
                                                            uint64_t length) const = 0;
+  // All the bytes where they are, unchecked: ask CheckUnchanged when they have been used. Empty for
+  // what must be read with Read.
+  virtual absl::Span<const std::byte> InPlace() const { return {}; }
   // The bytes in [offset, offset + length) will not be needed soon: a mapping gives its pages back.
   virtual void Release(uint64_t offset, uint64_t length) const = 0;
-  // All the bytes, for a source that is plain memory and cannot change or fault; empty otherwise.
-  virtual absl::Span<const std::byte> InMemory() const { return {}; }
   // DataLoss when what was read so far may not be what the identity says. One fstat for a file.
   virtual absl::Status CheckUnchanged() const { return absl::OkStatus(); }
 

@@ -119,7 +119,7 @@ Imports::Imports(std::shared_ptr<level_zero::Device> device, bool read_ahead, No
 absl::StatusOr<std::shared_ptr<const Imports::File>> Imports::Acquire(
     std::shared_ptr<Source> source) {
   if (!supported_) return absl::UnimplementedError("this driver cannot import files");
-  if (!source->InMemory().empty())
+  if (!source->persistent())
     return absl::FailedPreconditionError(
         absl::StrCat(source->name(), ": a buffer shares its pages with others"));
   if (source->size() == 0)

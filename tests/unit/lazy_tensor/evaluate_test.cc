@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "tests/support/fake_source.h"
 #include "tests/support/reference_evaluate.h"
@@ -34,21 +36,33 @@ Bytes Counting(size_t size) {
 
 // A BF16 matrix of 1024 x 1024 in a file of its own, turned and converted.
 struct StoredMatrix {
+  explicit StoredMatrix(FileAccess open_as = FileAccess::kMap) : access(open_as) {}
+
+  FileAccess access;
   TemporaryFile file{Counting(2 << 20)};
-  std::shared_ptr<Source> source = *Source::OpenFile(file.path());
+  std::shared_ptr<Source> source = *Source::OpenFile(file.path(), access);
   RecipePtr stored = *Recipe::Constant(source, 0, Type(ElementType::kBF16, {1024, 1024}), "proj");
   RecipePtr turned = *Recipe::Permute(stored, {1, 0});
   RecipePtr half = *Recipe::Convert(turned, ElementType::kF16);
 };
 
 TEST(Evaluate, ATurnedAndConvertedMatrixIsTheReference) {
-  const StoredMatrix matrix;
-  Bytes out(2 << 20);
+  constexpr size_t kBytes = 2 << 20;
+  const StoredMatrix mapped(FileAccess::kMap);
+  const StoredMatrix read(FileAccess::kRead);
   Workers workers(2);
   EvaluateOptions options;
   options.workers = &workers;
-  ASSERT_EQ(Evaluate(*matrix.half, absl::MakeSpan(out), options), absl::OkStatus());
-  EXPECT_TRUE(out == ReferenceEvaluate(*matrix.half));
+  for (const RecipePtr& recipe : {mapped.half, mapped.turned, read.half, read.turned}) {
+    const Bytes expected = ReferenceEvaluate(*recipe);
+    Bytes room(kBytes + 128);
+    const size_t aligned = 64 - reinterpret_cast<uintptr_t>(room.data()) % 64;
+    for (const size_t at : {aligned, aligned + 2}) {  // on a cache line, as a device is, and not
+      const absl::Span<std::byte> out = absl::MakeSpan(room).subspan(at, kBytes);
+      ASSERT_EQ(Evaluate(*recipe, out, options), absl::OkStatus());
+      EXPECT_TRUE(std::equal(out.begin(), out.end(), expected.begin())) << recipe->Describe();
+    }
+  }
 }
 
 TEST(Evaluate, TheOutputMustHaveExactlyTheRightSize) {
@@ -116,6 +130,33 @@ TEST(Evaluate, AFileTruncatedDuringTheEvaluationIsDataLoss) {
     if (asked > tile) {
       EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
     }
+  }
+}
+
+// Truncated at any moment, also between two loads of one kernel: what was there until then is right.
+TEST(Evaluate, AFileTruncatedByAnotherThreadIsDataLoss) {
+  for (int round = 0; round < 30; ++round) {
+    const StoredMatrix matrix;
+    const RecipePtr recipes[] = {matrix.stored, matrix.turned, matrix.half};
+    const RecipePtr& recipe = recipes[round % 3];
+    const Bytes expected = ReferenceEvaluate(*recipe);
+    std::atomic<bool> begun{false};
+    std::thread other([&] {
+      while (!begun) {
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(37 * round));
+      EXPECT_EQ(truncate(matrix.file.path().c_str(), 100), 0);
+    });
+    absl::Status status;
+    while (true) {
+      Bytes out(2 << 20);
+      begun = true;
+      status = Evaluate(*recipe, absl::MakeSpan(out), {});
+      if (!status.ok()) break;
+      EXPECT_TRUE(out == expected) << round;
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    other.join();
   }
 }
 
