@@ -11,7 +11,11 @@
 #include <vector>
 
 #include "lazy_tensor/retention.h"
+#include "lazy_tensor/status_macros.h"
 #include "runtime/memory/strategy.h"
+#include "runtime/memory/tiled.h"
+#include "runtime/memory/tiles.h"
+#include "runtime/memory/upload.h"
 #include "tests/conformance/memory_fixture.h"
 
 namespace npubank {
@@ -193,6 +197,60 @@ TEST_P(MemoryConformance, ThreadsShareIt) {
 }
 
 NPUBANK_FOR_EVERY_STRATEGY(MemoryConformance);
+
+class TileConformance : public MemoryFixture {
+ protected:
+  // Something that stays, so that not everything goes at once; and `bytes` that came and went.
+  absl::StatusOr<Tensor> KeepOneAndFree(uint64_t bytes) {
+    NPUBANK_ASSIGN_OR_RETURN(Tensor stays, Make(64 << 10));
+    NPUBANK_RETURN_IF_ERROR(Make(bytes).status());
+    return stays;
+  }
+  uint64_t TileBytes() const { return Driver().live_physical_memories * Tiled::kTileBytes; }
+
+  static constexpr uint64_t kBytes = 16 << 20;
+  static constexpr uint64_t kRing = 2 * Staging::kPieceBytes;  // where the host cannot write
+};
+
+TEST_P(TileConformance, UnusedTilesServeTheNextTensorAndTrimGivesThemBack) {
+  auto stays = KeepOneAndFree(kBytes);
+  ASSERT_TRUE(stays.ok()) << stays.status();
+  EXPECT_GE(TileBytes(), kBytes) << "kept";
+  software_->pfnFailCall("zePhysicalMemCreate", 1, 1, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+  auto again = Make(kBytes);
+  EXPECT_TRUE(again.ok()) << again.status() << ": no new tile was needed";
+  again->memory.reset();
+  memory_->Trim();
+  EXPECT_EQ(TileBytes(), Tiled::kTileBytes);
+  ExpectContents(*stays);
+}
+
+TEST_P(TileConformance, UnusedTilesGoWhenDemandHasDroppedForAWhile) {
+  auto stays = KeepOneAndFree(kBytes);
+  ASSERT_TRUE(stays.ok()) << stays.status();
+  // The last window that needed them, which began with their free, and two that did not.
+  const uint64_t frees = 3 * Tiles::Options().window;
+  for (uint64_t free = 2; free < frees; ++free)
+    ASSERT_TRUE(memory_->Allocate(Tiled::kTileBytes, "one tile").ok());
+  EXPECT_GE(TileBytes(), kBytes) << "the windows are not over";
+  ASSERT_TRUE(memory_->Allocate(Tiled::kTileBytes, "one tile").ok());
+  EXPECT_LE(TileBytes(), 2 * Tiled::kTileBytes);
+}
+
+TEST_P(TileConformance, UnusedTilesGoWhenMemoryIsShort) {
+  auto stays = KeepOneAndFree(kBytes);
+  ASSERT_TRUE(stays.ok()) << stays.status();
+  // More than what is kept, and the driver has no more.
+  software_->pfnFailCall("zePhysicalMemCreate", 1, 0, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+  auto large = Make(2 * kBytes);
+  ASSERT_TRUE(large.ok()) << large.status();
+  EXPECT_LE(Driver().peak_bytes, 2 * kBytes + 2 * Tiled::kTileBytes + kRing)
+      << "what was kept was given back, or used, and not held beside";
+  ExpectContents(*stays);
+}
+
+INSTANTIATE_TEST_SUITE_P(Only, TileConformance, ::testing::Values(MemoryStrategy::kTiled),
+                         StrategyTestName);
 
 class ImportConformance : public MemoryFixture {};
 

@@ -65,6 +65,7 @@ void MemoryFixture::SetUp() {
   software_ = device_->software();
   ASSERT_NE(software_, nullptr) << "not the software NPU";
   software_->pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
+  software_->pfnResetPeak();
   auto memory = CreateMemory();
   ASSERT_TRUE(memory.ok()) << memory.status();
   memory_ = *std::move(memory);

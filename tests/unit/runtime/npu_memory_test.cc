@@ -2,15 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/memory/books.h"
 #include "runtime/memory/upload.h"
 #include "tests/support/npu_fixture.h"
+#include "tests/support/npu_switches.h"
 
 namespace npubank {
 namespace {
@@ -155,6 +158,23 @@ TEST_F(NpuMemoryTest, WhatADriverLacksIsSaidOnceAndTheNextStrategyServes) {
   EXPECT_EQ((*chosen)->Import(Source::FromBuffer({}, "none"), 0, 64, "wq").status().code(),
             absl::StatusCode::kUnimplemented);
   EXPECT_EQ(notices.size(), 2u);
+}
+
+TEST_F(NpuMemoryTest, PlacedTensorsOfManyPagesHaveMemoryOfTheirOwnAndNothingBesideIt) {
+  for (const uint64_t page : {4096, 65536}) {
+    const NpuSwitches switches({{"NPUBANK_NPU_PAGE_SIZE", absl::StrCat(page)}});
+    auto placed = NpuMemory::Create(place_.device, {.strategy = MemoryStrategy::kPlaced});
+    ASSERT_TRUE(placed.ok()) << placed.status();
+    const uint64_t many = std::max<uint64_t>(256 << 10, 16 * page);
+    auto alone = (*placed)->Allocate(many + 1, "many pages");
+    ASSERT_TRUE(alone.ok()) << alone.status();
+    EXPECT_EQ((*alone)->reserved_bytes(), many + page);
+    EXPECT_EQ((*placed)->Usage().held_bytes, many + page);
+    auto placed_in_slab = (*placed)->Allocate(many - 1, "fewer");
+    ASSERT_TRUE(placed_in_slab.ok()) << placed_in_slab.status();
+    EXPECT_EQ((*placed_in_slab)->reserved_bytes(), many) << "to 64 bytes, not to pages";
+    EXPECT_EQ((*placed)->Usage().held_bytes, many + page + (1 << 20)) << "a slab";
+  }
 }
 
 TEST_F(NpuMemoryTest, PlacedTensorsShareASlabAndAnEmptySlabGoes) {
