@@ -34,6 +34,8 @@ struct Device {
 } device_object;
 
 std::atomic<bool> initialized{false};
+// The first to initialise wanted GPUs only: no NPU for this process.
+std::atomic<bool> poisoned{false};
 std::atomic<bool> lost{false};
 std::atomic<uint64_t> submissions{0};
 
@@ -96,7 +98,8 @@ ze_result_t Init(ze_init_flags_t flags) {
   if (flags & ~uint32_t{ZE_INIT_FLAG_GPU_ONLY | ZE_INIT_FLAG_VPU_ONLY}) {
     return ZE_RESULT_ERROR_INVALID_ENUMERATION;
   }
-  if (flags == ZE_INIT_FLAG_GPU_ONLY) return ZE_RESULT_ERROR_UNINITIALIZED;
+  if (flags == ZE_INIT_FLAG_GPU_ONLY) poisoned = !initialized;
+  if (poisoned || flags == ZE_INIT_FLAG_GPU_ONLY) return ZE_RESULT_ERROR_UNINITIALIZED;
   if (initialized.exchange(true)) return ZE_RESULT_SUCCESS;
   const std::string& fail = GetSwitches()->fail;
   if (!fail.empty() && !Faults::Get().Configure(fail)) {

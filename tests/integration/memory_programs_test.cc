@@ -80,6 +80,14 @@ TEST_F(MemoryProgramsTest, EveryStrategyRunsOnEveryDriverAndSaysOnceWhatItLacks)
   }
 }
 
+TEST_F(MemoryProgramsTest, TheNumberOfTheDevicesThreadsChangesNoNumber) {
+  const json ids = Run("auto")["ids"];
+  for (const std::string threads : {"1", "2", "5"}) {
+    const NpuSwitches switches({{"NPUBANK_NPU_THREADS", threads}});
+    EXPECT_EQ(Run("auto")["ids"], ids) << threads;
+  }
+}
+
 TEST_F(MemoryProgramsTest, AFileThatTheKernelRefusesToPinIsCopiedAndThatIsSaidOnce) {
   const json ids = Run("committed")["ids"];
   // The first host memory that is asked for is the import.

@@ -65,6 +65,24 @@ TEST_F(CommandsTest, AWaitThatFailedHasWaitedAllTheSame) {
   }
 }
 
+TEST_F(CommandsTest, AWaitThatASignalInterruptsGoesOn) {
+  const Buffer from = Host();
+  const Buffer to = Host();
+  std::memset(from.address(), 9, kBytes);
+  auto queue = CommandQueue::Create(device_);
+  ASSERT_TRUE(queue.ok()) << queue.status();
+  auto list = CommandList::Create(*queue);
+  ASSERT_TRUE(list.ok()) << list.status();
+  ASSERT_TRUE(list->AppendCopy(to.address(), from.address(), kBytes).ok());
+  ASSERT_TRUE(list->Close().ok());
+  ASSERT_TRUE(queue->Submit(*list).ok());
+  // What a driver's wait returns then.
+  software_->pfnFailCall("zeFenceHostSynchronize", 1, 0, ZE_RESULT_NOT_READY);
+  const absl::Status status = list->Wait();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(FirstOf(to), std::byte{9});
+}
+
 TEST_F(CommandsTest, AListThatIsDroppedInFlightWaitsForItsJobWhateverFails) {
   const Buffer from = Host();
   const Buffer to = Host();

@@ -107,6 +107,12 @@ TEST_F(DeviceTest, SystemMemoryImportIsReportedOnlyWhenItIsOn) {
   EXPECT_EQ(Extensions().count("ZE_extension_external_memmap_sysmem"), 0u);
   SetSwitches({{"NPUBANK_NPU_IMPORT", "1"}});
   EXPECT_EQ(Extensions().count("ZE_extension_external_memmap_sysmem"), 1u);
+  constexpr uint32_t kStandardAllocation = 0x100;
+  ze_device_external_memory_properties_t properties = {};
+  properties.stype = ZE_STRUCTURE_TYPE_DEVICE_EXTERNAL_MEMORY_PROPERTIES;
+  ASSERT_EQ(zeDeviceGetExternalMemoryProperties(device_, &properties), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(properties.memoryAllocationImportTypes,
+            ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF | kStandardAllocation);
 }
 
 TEST_F(DeviceTest, UnknownExtensionsHaveNoAddress) {
@@ -127,6 +133,9 @@ TEST_F(DeviceTest, WhatANpuDoesNotHaveIsUnsupported) {
   uint8_t* const memory = Device(4096);
   ze_ipc_mem_handle_t ipc = {};
   EXPECT_EQ(zeMemGetIpcHandle(context_, memory, &ipc), ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  void* opened = nullptr;
+  EXPECT_EQ(zeMemOpenIpcHandle(context_, device_, ipc, 0, &opened),
+            ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
   EXPECT_EQ(zeMemCloseIpcHandle(context_, memory), ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
   EXPECT_EQ(zeContextMakeMemoryResident(context_, device_, memory, 4096),
             ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
@@ -136,12 +145,69 @@ TEST_F(DeviceTest, WhatANpuDoesNotHaveIsUnsupported) {
   const ze_memory_free_ext_desc_t free_desc = {ZE_STRUCTURE_TYPE_MEMORY_FREE_EXT_DESC, nullptr,
                                                ZE_DRIVER_MEMORY_FREE_POLICY_EXT_FLAG_DEFER_FREE};
   EXPECT_EQ(zeMemFreeExt(context_, &free_desc, memory), ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  const ze_context_desc_t context_desc = {ZE_STRUCTURE_TYPE_CONTEXT_DESC, nullptr, 0};
+  ze_context_handle_t context = nullptr;
+  EXPECT_EQ(zeContextCreateEx(driver_, &context_desc, 1, &device_, &context),
+            ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  Free(memory);
+}
+
+TEST_F(DeviceTest, VirtualMemoryIsUnsupportedUnlessItIsSwitchedOn) {
+  uint8_t* const memory = Device(4096);
   size_t page = 0;
   EXPECT_EQ(zeVirtualMemQueryPageSize(context_, device_, 1, &page),
             ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
   void* reserved = nullptr;
   EXPECT_EQ(zeVirtualMemReserve(context_, memory, 65536, &reserved),
             ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  EXPECT_EQ(zeVirtualMemFree(context_, memory, 65536), ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  EXPECT_EQ(zeVirtualMemUnmap(context_, memory, 65536), ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  ze_physical_mem_desc_t desc = {ZE_STRUCTURE_TYPE_PHYSICAL_MEM_DESC, nullptr, 0, 65536};
+  ze_physical_mem_handle_t physical = nullptr;
+  EXPECT_EQ(zePhysicalMemCreate(context_, device_, &desc, &physical),
+            ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  EXPECT_EQ(
+      zeVirtualMemMap(context_, memory, 65536, reinterpret_cast<ze_physical_mem_handle_t>(memory),
+                      0, ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE),
+      ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  Free(memory);
+}
+
+TEST_F(DeviceTest, EventsAreNotSharedWithOtherProcesses) {
+  NewEvents(1);
+  ze_event_pool_handle_t opened = nullptr;
+  EXPECT_EQ(zeEventPoolOpenIpcHandle(context_, {}, &opened), ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+}
+
+TEST_F(DeviceTest, ThereAreNoKernelsAndModules) {
+  const uint8_t code[] = {1, 2, 3, 4};
+  ze_module_desc_t desc = {};
+  desc.stype = ZE_STRUCTURE_TYPE_MODULE_DESC;
+  desc.format = ZE_MODULE_FORMAT_NATIVE;
+  desc.inputSize = sizeof(code);
+  desc.pInputModule = code;
+  ze_module_handle_t module = nullptr;
+  EXPECT_EQ(zeModuleCreate(context_, device_, &desc, &module, nullptr),
+            ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+}
+
+TEST_F(DeviceTest, EveryLiveHandleIsCounted) {
+  const level_zero::SoftwareNpuStatistics before = Statistics();
+  EXPECT_EQ(before.live_contexts, 1u);
+  EXPECT_EQ(before.live_queues, 1u);
+  NewList();
+  NewFence();
+  NewEvents(3);
+  uint8_t* const memory = Device(1);
+  Free(Host(1));
+  const level_zero::SoftwareNpuStatistics after = Statistics();
+  EXPECT_EQ(after.live_lists, 1u);
+  EXPECT_EQ(after.live_fences, 1u);
+  EXPECT_EQ(after.live_event_pools, 1u);
+  EXPECT_EQ(after.live_events, 3u);
+  EXPECT_EQ(after.live_allocations, 1u);
+  EXPECT_EQ(after.total_allocations - before.total_allocations, 2u);
+  EXPECT_EQ(after.live_bytes, 4096u);
   Free(memory);
 }
 

@@ -1,5 +1,7 @@
 // Calls that are made to fail, and a device that is made to go.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <level_zero/ze_ddi.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -90,6 +92,26 @@ TEST_F(FaultTest, AloneFaultsOfTheEnvironment) {
   void* memory = nullptr;
   EXPECT_EQ(TryAllocate(ZE_MEMORY_TYPE_HOST, 1, &memory), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
   EXPECT_EQ(TryAllocate(ZE_MEMORY_TYPE_HOST, 1, &memory), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+}
+
+TEST_F(FaultTest, AProcessThatBeganWithGpusOnlyGetsNoNpuLater) {
+  EXPECT_EQ(RunAlone("AloneTest.GpusOnlyAndThenAnNpu"), 0);
+}
+
+// Not a DriverTest: those begin by initialising.
+TEST(AloneTest, GpusOnlyAndThenAnNpu) {
+  if (!std::getenv(kAlone))
+    GTEST_SKIP() << "run by AProcessThatBeganWithGpusOnlyGetsNoNpuLater in a process of its own";
+  // Of the driver itself: a loader does not ask again one that would not start.
+  void* const driver = dlopen(std::getenv("ZE_ENABLE_ALT_DRIVERS"), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(driver, nullptr) << dlerror();
+  const auto get_table =
+      reinterpret_cast<ze_pfnGetGlobalProcAddrTable_t>(dlsym(driver, "zeGetGlobalProcAddrTable"));
+  ASSERT_NE(get_table, nullptr);
+  ze_global_dditable_t table = {};
+  ASSERT_EQ(get_table(ZE_API_VERSION_CURRENT, &table), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(table.pfnInit(ZE_INIT_FLAG_GPU_ONLY), ZE_RESULT_ERROR_UNINITIALIZED);
+  EXPECT_EQ(table.pfnInit(ZE_INIT_FLAG_VPU_ONLY), ZE_RESULT_ERROR_UNINITIALIZED);
 }
 
 TEST_F(FaultTest, ADeviceThatIsLostStaysLost) {

@@ -143,6 +143,19 @@ TEST_F(MemoryTest, ACommandListKeepsFreedMemoryUntilItIsReset) {
   EXPECT_EQ(Statistics().live_bytes, 0u);
 }
 
+TEST_F(MemoryTest, ACommandListThatIsDestroyedKeepsNothing) {
+  uint8_t* const memory = Device(4096);
+  const ze_command_list_desc_t desc = {ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC, nullptr, 0, 0};
+  ze_command_list_handle_t list = nullptr;
+  ASSERT_EQ(zeCommandListCreate(context_, device_, &desc, &list), ZE_RESULT_SUCCESS);
+  ASSERT_EQ(zeCommandListAppendMemoryCopy(list, memory, memory + 2048, 2048, nullptr, 0, nullptr),
+            ZE_RESULT_SUCCESS);
+  Free(memory);
+  EXPECT_EQ(Statistics().live_bytes, 4096u);
+  ASSERT_EQ(zeCommandListDestroy(list), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(Statistics().live_bytes, 0u);
+}
+
 TEST_F(MemoryTest, TheContextQueryIsTheTruthAboutWhatIsAllocated) {
   SetSwitches({{"NPUBANK_NPU_CAPACITY", "1M"}});
   uint8_t* const memory = Device(5000);
