@@ -4,15 +4,13 @@
 //
 // ReadFunctionBlob calls it on what a file says and the compiler on what it made. It checks that
 // - arguments have distinct names and fit the graph extension (five dimensions of 32 bits), inputs
-// come
-//   first, an output lies on an input only of its type, and the argument "scratch" (U8, the last
-//   input) is there exactly when scratch_bytes > 0;
-// - every value has one maker: an operation, or the input argument it lies in; it is made before it
-// is used;
+//   come first, an output lies on an input only of its type, and the argument "scratch" (U8, the
+//   last input) is there exactly when scratch_bytes > 0;
+// - every value has one maker: an operation, or the input argument it lies in; it is made before
+//   it is used;
 // - every operation's operands have the elements, shapes and attributes that function.fbs states;
 // - storage is inside its argument or 64-byte aligned inside scratch, and no operation writes over
-// a value
-//   that is still needed. An output may lie exactly on an input that dies there only where
+//   a value that is still needed. An output may lie exactly on an input that dies there only where
 //   OutputMayOverwrite says that the operation can work in place.
 // Errors: InvalidArgument naming the function and the operation or value. Cost: O(n log n) in
 // values.

@@ -1,11 +1,11 @@
 // Recipe: the immutable DAG of operations that produces a weight from source bytes.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr stored, Recipe::Constant(file, 4096, type,
-//   "lm_head.weight")); NPUBANK_ASSIGN_OR_RETURN(RecipePtr turned, Recipe::Permute(stored, {1,
-//   0})); NPUBANK_ASSIGN_OR_RETURN(RecipePtr half, Recipe::Convert(turned, ElementType::kF16));
+//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr stored, Recipe::Constant(file, 4096, type, "lm_head"));
+//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr turned, Recipe::Permute(stored, {1, 0}));
+//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr half, Recipe::Convert(turned, ElementType::kF16));
 //   half->type();       // F16[...]: inferred when made, no byte is read
 //   half->digest();     // the same in every process for the same file and chain
-//   half->Describe();   // "lm_head.weight BF16[32000,768] -> permute(1,0) -> convert(F16)"
+//   half->Describe();   // "lm_head BF16[32000,768] -> permute(1,0) -> convert(F16)"
 //
 // Ownership: shared and immutable, so one sub-recipe can serve many. Threads: any.
 // An operation that changes nothing (a Convert to the same type, a Permute in order, a Reshape to

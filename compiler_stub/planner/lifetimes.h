@@ -1,19 +1,18 @@
 // Lifetimes: from a graph to a Problem: which values share one buffer because one is written over
 // the other, and from when to when each buffer lives.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(GraphPlan plan, PlanGraphMemory(graph, LifetimeOptions(),
-//   PlanOptions())); value v of the graph lies at arena + *plan.PlaceOf(v); std::nullopt for
-//   external values
+//   NPUBANK_ASSIGN_OR_RETURN(GraphPlan plan,
+//                            PlanGraphMemory(graph, LifetimeOptions(), PlanOptions()));
+//   arena + *plan.PlaceOf(v);  // where value v lies; std::nullopt for external values
 //
 // Three ways for values to share a buffer, decided before anything is allocated:
 //   views      the output of a reshape or slice lies inside its input, always.
 //   fused add  r dies in t = r + s, and s, made by an operation P that can accumulate, is read by
-//   that add
-//              alone (views between are fine): P adds its result to r's bytes, the add vanishes,
-//              and r, s and t are one buffer. Needs every other reader of r to come before P: a
-//              value needed later opts out.
+//              that add alone (views between are fine): P adds its result to r's bytes, the add
+//              vanishes, and r, s and t are one buffer. Needs every other reader of r to come
+//              before P: a value needed later opts out.
 //   in place   an operation writes its output over an input that dies there, if both are equally
-//   large.
+//              large.
 // Values that are read after the end (`kept`) are never written over, nor are external ones.
 //
 // In a parallel schedule "before" means: is an ancestor of. Then no sharing adds a dependency, and

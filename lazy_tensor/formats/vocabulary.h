@@ -3,9 +3,8 @@
 //   NPUBANK_ASSIGN_OR_RETURN(Vocabulary vocabulary, ReadVocabulary("model/tokens.json"));
 //   vocabulary.pieces[403].text;   // " Once"
 //
-// tokens.json is a list, one object per id in order: [{"piece": " the", "score": -6.0}, ...]. A
-// piece
-// "<0x0A>" stands for the raw byte 0x0A; a space is a space. Unknown fields are ignored.
+// tokens.json is a list, one object per id in order: [{"piece": " the", "score": -6.0}, ...].
+// A piece "<0x0A>" stands for the raw byte 0x0A; a space is a space. Unknown fields are ignored.
 // Errors: NotFound when the file is missing; InvalidArgument naming the file and the id for an
 // entry that is not an object with a string and a finite number, or for too many entries. Threads:
 // values and pure functions.

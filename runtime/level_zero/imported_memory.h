@@ -1,8 +1,8 @@
 // ImportedMemory: pages of the host's that the device uses where they are, to read only.
 //
 //   if (ImportedMemory::Supported(*device)) {
-//     NPUBANK_ASSIGN_OR_RETURN(ImportedMemory file, ImportedMemory::Create(device, mapping,
-//     bytes)); graph.SetArgument(0, mapping + offset);     // any pointer inside
+//     NPUBANK_ASSIGN_OR_RETURN(auto file, ImportedMemory::Create(device, mapping, bytes));
+//     graph.SetArgument(0, mapping + offset);     // any pointer inside
 //   }
 //
 // Source of the format: ZE_extension_external_memmap_sysmem, a structure of type 0x00020037 chained
