@@ -238,7 +238,9 @@ void Registry::Unpin(Entry& entry) {
 }
 
 void Registry::SettleRecipe(Entry& entry, Garbage& garbage) {
-  if (entry.state == Residency::kEvaluating || !CanComeBack(entry)) return;
+  if (entry.recipe == nullptr || entry.state == Residency::kEvaluating || !CanComeBack(entry)) {
+    return;
+  }
   garbage.recipes.push_back(std::move(entry.recipe));
 }
 

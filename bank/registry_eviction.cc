@@ -14,6 +14,7 @@
 #include "lazy_tensor/status_macros.h"
 
 namespace npubank {
+
 // They leave together or not at all: a part of them would give nothing back.
 struct Registry::Group {
   std::vector<Entry*> entries;
@@ -247,10 +248,11 @@ void Registry::EndWake(absl::Span<const uint64_t> owners, bool succeeded) {
 }
 
 void Registry::SettleCopy(Entry& entry, Garbage& garbage) {
+  if (entry.host_copy == nullptr || entry.state != Residency::kResident) return;
   const bool asleep =
       std::all_of(entry.owners.begin(), entry.owners.end(),
                   [](const OwnerRecord* owner) { return owner->asleep || owner->waking; });
-  if (entry.state != Residency::kResident || (asleep && !entry.owners.empty())) return;
+  if (asleep && !entry.owners.empty()) return;
   garbage.copies.push_back(std::move(entry.host_copy));
 }
 
