@@ -17,8 +17,9 @@ namespace {
 
 constexpr int64_t kMaxTileBytes = 512 << 10;
 constexpr int64_t kMinTileBytes = 64 << 10;
-constexpr int64_t kTilesPerWorker = 4;      // so that workers finish together
-constexpr int64_t kMaxTiles = 64 << 10;     // bounds the list of tiles for any tensor
+constexpr int64_t kTilesPerWorker = 4;   // so that workers finish together
+constexpr int64_t kMaxTiles = 64 << 10;  // bounds the list of tiles for any tensor
+constexpr int64_t kLineBytes = 64;
 constexpr int64_t kMinRunBytes = 256;       // tiles keep runs this long in the output
 constexpr size_t kStreamedBytes = 1 << 20;  // outputs from here on are written past the cache
 
@@ -58,6 +59,7 @@ class TileCutter {
       : bits_(BitWidth(recipe.type().element())),
         tile_elements_(std::max<int64_t>(tile_bytes * 8 / bits_, 2)),
         min_run_(kMinRunBytes * 8 / bits_),
+        line_(kLineBytes * 8 / bits_),
         source_strides_(SourceStrides(recipe)) {}
 
   void Cut(const Box& box) {
@@ -68,8 +70,9 @@ class TileCutter {
     }
     Box half = box;
     half.extent[axis] = box.extent[axis] / 2;
-    // Four-bit rows are cut between bytes.
-    if (bits_ == 4 && axis == box.rank - 1) half.extent[axis] += half.extent[axis] % 2;
+    // Rows are cut between cache lines, counted from the box: only whole lines pass the cache by, and
+    // four-bit elements must not share a byte.
+    if (axis == box.rank - 1) half.extent[axis] = (half.extent[axis] + line_ - 1) / line_ * line_;
     Cut(half);
     half.start[axis] += half.extent[axis];
     half.extent[axis] = box.extent[axis] - half.extent[axis];
@@ -92,6 +95,7 @@ class TileCutter {
   const int bits_;
   const int64_t tile_elements_;
   const int64_t min_run_;
+  const int64_t line_;  // elements of a cache line
   const AxisValues source_strides_;
   std::vector<Box> tiles_;
 };
