@@ -161,15 +161,49 @@ class ScaleMap {
   AxisValues group_ = {};
 };
 
-// Where the parts of Unpack's block begin.
+// From the start of one line of weights to that of the next; four-bit ones must start on a byte.
+int64_t PitchOf(const Box& piece, ElementType weights) {
+  const int64_t length = LineLength(piece);
+  return BitWidth(weights) == 4 ? (length + 1) / 2 * 2 : length;
+}
+
+// Where the parts of Unpack's block begin, for a piece with this many scales.
 struct UnpackRoom {
+  UnpackRoom(const Box& piece, int64_t scale_count, ElementType from, ElementType to) {
+    const int64_t lines = piece.elements() / LineLength(piece);
+    stored = weights + BytesOf(lines * PitchOf(piece, from), BitWidth(from));
+    scales = stored + BytesOf(scale_count, 64);  // the widest type a zero point may have
+    zeros = scales + BytesOf(scale_count, 32);
+    out = zeros + BytesOf(scale_count, 32);
+    bytes = out + BytesOf(piece.elements(), BitWidth(to));
+  }
   int64_t weights = 0;
-  int64_t stored = 0;
-  int64_t scales = 0;
-  int64_t zeros = 0;
-  int64_t out = 0;
-  int64_t bytes = 0;
+  int64_t stored;
+  int64_t scales;
+  int64_t zeros;
+  int64_t out;
+  int64_t bytes;
 };
+
+// Every line of a piece. `run` holds the first of the scales and zero points of `part`.
+void DequantizeLines(const Box& piece, const ScaleMap& map, const Box& part,
+                     const kernels::QuantizedRun& run, ElementType to, std::byte* out) {
+  const auto* const weights = static_cast<const std::byte*>(run.weights);
+  const int64_t length = LineLength(piece);
+  const int64_t in_bytes = PitchOf(piece, run.type) * BitWidth(run.type) / 8;
+  const int64_t start = piece.rank == 0 ? 0 : piece.start[piece.rank - 1];
+  ForEachLine(piece, [&](int64_t line, const AxisValues& index) {
+    const int64_t position = map.PositionOf(piece, index, part);
+    kernels::QuantizedRun one = run;
+    one.weights = weights + line * in_bytes;
+    one.scales = run.scales + position;
+    one.zeros = run.zeros != nullptr ? run.zeros + position : nullptr;
+    one.group = static_cast<size_t>(map.group(piece.rank));
+    one.first = static_cast<size_t>(start) % one.group;
+    kernels::Dequantize(one, to, out + line * length * BitWidth(to) / 8,
+                        static_cast<size_t>(length));
+  });
+}
 
 }  // namespace
 
@@ -184,25 +218,12 @@ absl::Status Producer::ProduceOp(const UnpackOp&, const Recipe& recipe, const Bo
   const ScaleMap map(weights.type().shape(), scale.type().shape());
   const bool one_zero = zero != nullptr && zero->type().num_elements() == 1;
 
-  // Lines of four-bit weights must start on a byte.
-  const auto pitch_of = [&](const Box& piece) { return (LineLength(piece) + 1) / 2 * 2; };
-  const auto layout = [&](const Box& piece) {
-    const int64_t lines = piece.elements() / LineLength(piece);
-    const int64_t scales = map.PartFor(piece).elements();
-    UnpackRoom room;
-    room.stored = room.weights + BytesOf(lines * pitch_of(piece), BitWidth(type));
-    room.scales = room.stored + BytesOf(scales, 64);  // the widest type a zero point may have
-    room.zeros = room.scales + BytesOf(scales, 32);
-    room.out = room.zeros + BytesOf(scales, 32);
-    room.bytes = room.out + BytesOf(piece.elements(), bits);
-    return room;
+  const auto need = [&](const Box& piece) {
+    return UnpackRoom(piece, map.PartFor(piece).elements(), type, to).bytes;
   };
-  const auto need = [&](const Box& piece) { return layout(piece).bytes; };
-
   const auto fill = [&](const Box& piece, std::byte* block) -> absl::Status {
-    const UnpackRoom room = layout(piece);
-    const int64_t length = LineLength(piece);
     const Box part = map.PartFor(piece);
+    const UnpackRoom room(piece, part.elements(), type, to);
     auto* const scales = reinterpret_cast<float*>(block + room.scales);
     auto* const zeros = reinterpret_cast<float*>(block + room.zeros);
     NPUBANK_RETURN_IF_ERROR(Widen(scale, part, block + room.stored, scales));
@@ -212,9 +233,9 @@ absl::Status Producer::ProduceOp(const UnpackOp&, const Recipe& recipe, const Bo
       if (one_zero) std::fill_n(zeros, part.elements(), zeros[0]);
     }
     // Lines without padding are one run, often where they already lie.
-    const int64_t pitch = BitWidth(type) == 4 ? pitch_of(piece) : length;
+    const int64_t pitch = PitchOf(piece, type);
     const std::byte* in = block + room.weights;
-    if (pitch == length) {
+    if (pitch == LineLength(piece)) {
       NPUBANK_ASSIGN_OR_RETURN(in, Dense(weights, piece, block + room.weights));
     } else {
       NPUBANK_RETURN_IF_ERROR(
@@ -223,20 +244,13 @@ absl::Status Producer::ProduceOp(const UnpackOp&, const Recipe& recipe, const Bo
     std::byte* out = target.WholeBytes(box, piece, bits);
     const bool direct = out != nullptr;
     if (!direct) out = block + room.out;
-    const int64_t group = map.group(piece.rank);
-    const int64_t start = piece.rank == 0 ? 0 : piece.start[piece.rank - 1];
-    ForEachLine(piece, [&](int64_t line, const AxisValues& index) {
-      const int64_t position = map.PositionOf(piece, index, part);
-      kernels::QuantizedRun run;
-      run.type = type;
-      run.weights = in + line * pitch * BitWidth(type) / 8;
-      run.scales = scales + position;
-      run.zeros = zero != nullptr ? zeros + position : nullptr;
-      run.group = static_cast<size_t>(group);
-      run.first = static_cast<size_t>(start % group);
-      run.stream = direct && target.stream;
-      kernels::Dequantize(run, to, out + line * length * bits / 8, static_cast<size_t>(length));
-    });
+    kernels::QuantizedRun run;
+    run.type = type;
+    run.weights = in;
+    run.scales = scales;
+    run.zeros = zero != nullptr ? zeros : nullptr;
+    run.stream = direct && target.stream;
+    DequantizeLines(piece, map, part, run, to, out);
     if (!direct) {
       CopyBox(piece, bits, out, 0, DenseStrides(piece.extents()), target.At(box, piece));
     }
