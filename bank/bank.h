@@ -107,7 +107,8 @@ struct LoadProgress {
 
 struct EvaluateAllOptions {
   std::function<void(const LoadProgress&)> progress;  // on the calling thread, after each tensor
-  std::function<bool()> cancelled;                    // asked between tiles, from any worker
+  // Asked between tiles, from any worker, and while this call waits for another's evaluation.
+  std::function<bool()> cancelled;
 };
 
 struct BankTotals {

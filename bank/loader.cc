@@ -49,7 +49,6 @@ absl::StatusOr<RecipePtr> Resolve(const std::string& encoded,
 struct Loader::Loaded {
   std::shared_ptr<DeviceAllocation> memory;
   std::string encoded;
-  std::optional<Digest> content;
   Origin origin = Origin::kStored;
   bool cacheable = false;
 };
@@ -65,7 +64,7 @@ Loader::Loader(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Registry> r
       content_hash_hook_(options.content_hash_hook) {}
 
 absl::StatusOr<Lease> Loader::MakeResident(Uid uid, const Cancelled& cancelled) const {
-  NPUBANK_ASSIGN_OR_RETURN(Acquired acquired, registry_->Acquire(uid));
+  NPUBANK_ASSIGN_OR_RETURN(Acquired acquired, registry_->Acquire(uid, cancelled));
   if (auto* lease = std::get_if<Lease>(&acquired)) return std::move(*lease);
   return Run(*std::get<std::unique_ptr<Evaluation>>(acquired), cancelled);
 }
@@ -81,15 +80,14 @@ absl::StatusOr<Lease> Loader::Run(Evaluation& evaluation, const Cancelled& cance
     return status;
   }
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-  ShareEqual(*loaded);
   const Digest digest = evaluation.digest();
-  const std::shared_ptr<DeviceAllocation> memory = loaded->cacheable ? loaded->memory : nullptr;
-  Lease lease = evaluation.Publish({.memory = std::move(loaded->memory),
-                                    .seconds = taken.count(),
-                                    .encoded = std::move(loaded->encoded),
-                                    .content = loaded->content,
-                                    .origin = loaded->origin});
-  if (memory != nullptr) AddToCache(digest, *memory);  // nobody waits for it
+  Lease lease = Publish(evaluation, {.memory = std::move(loaded->memory),
+                                     .seconds = taken.count(),
+                                     .encoded = std::move(loaded->encoded),
+                                     .content = {},
+                                     .others = {},
+                                     .origin = loaded->origin});
+  if (loaded->cacheable) AddToCache(digest, *registry_->MemoryOf(lease));  // nobody waits for it
   return lease;
 }
 
@@ -221,20 +219,29 @@ absl::Status Loader::MakeRoom(Reservation& room, uint64_t bytes) const {
 
 // Sharing is a saving, not a need: when the device cannot be read back, the tensor keeps its own
 // bytes.
-void Loader::ShareEqual(Loaded& loaded) const {
-  // What was imported costs no memory of its own, and reading it would bring its pages in early.
-  if (!share_content_ || loaded.memory == nullptr || loaded.memory->strategy() == "imported")
-    return;
-  const absl::StatusOr<Digest> hash = SampleContent(*device_, *loaded.memory);
-  if (!hash.ok()) return;
-  loaded.content = content_hash_hook_ ? content_hash_hook_(*hash) : *hash;
-  for (const std::shared_ptr<DeviceAllocation>& other :
-       registry_->MemoryOfContent(*loaded.content)) {
-    const absl::StatusOr<bool> same = SameContent(*device_, *loaded.memory, *other);
-    if (!same.ok() || !*same) continue;
-    loaded.memory = other;
-    return;
+Lease Loader::Publish(Evaluation& evaluation, Published published) const {
+  published.content = ContentOf(published.memory.get());
+  for (;;) {
+    PublishResult result = evaluation.Publish(published);
+    if (auto* lease = std::get_if<Lease>(&result)) return std::move(*lease);
+    using Memory = std::vector<std::shared_ptr<DeviceAllocation>>;
+    for (const std::shared_ptr<DeviceAllocation>& other : std::get<Memory>(result)) {
+      const absl::StatusOr<bool> same = SameContent(*device_, *published.memory, *other);
+      if (same.ok() && *same) {
+        published.memory = other;
+        break;
+      }
+      published.others.push_back(other);
+    }
   }
+}
+
+std::optional<Digest> Loader::ContentOf(DeviceAllocation* memory) const {
+  // What was imported costs no memory of its own, and reading it would bring its pages in early.
+  if (!share_content_ || memory == nullptr || memory->strategy() == "imported") return std::nullopt;
+  const absl::StatusOr<Digest> hash = SampleContent(*device_, *memory);
+  if (!hash.ok()) return std::nullopt;
+  return content_hash_hook_ ? content_hash_hook_(*hash) : *hash;
 }
 
 }  // namespace npubank

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/functional/function_ref.h"
@@ -50,7 +51,9 @@ class Loader {
   // On the device within the budget; evicts, and once more when the driver is out of memory.
   MemoryOr Place(uint64_t bytes, absl::FunctionRef<MemoryOr()> produce) const;
   absl::Status MakeRoom(Reservation& room, uint64_t bytes) const;
-  void ShareEqual(Loaded& loaded) const;
+  Lease Publish(Evaluation& evaluation, Published published) const;
+  // Empty for what is not shared.
+  std::optional<Digest> ContentOf(DeviceAllocation* memory) const;
 
   std::shared_ptr<DeviceMemory> device_;
   std::shared_ptr<Registry> registry_;

@@ -1,8 +1,10 @@
 #include "bank/registry.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "bank/bank.h"
 #include "lazy_tensor/status_macros.h"
@@ -38,8 +40,8 @@ Evaluation::~Evaluation() {
   if (entry_ != nullptr) Fail(absl::CancelledError("the evaluation was given up"));
 }
 
-Lease Evaluation::Publish(Published published) {
-  return registry_->Publish(*this, std::move(published));
+PublishResult Evaluation::Publish(Published& published) {
+  return registry_->Publish(*this, published);
 }
 
 WayBack Evaluation::way_back() const {
@@ -200,27 +202,55 @@ absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tenso
   return Registration{.uid = tensor.uid()};
 }
 
-absl::StatusOr<Acquired> Registry::Acquire(Uid uid) {
-  MutexLock lock(mutex_);
+absl::StatusOr<Acquired> Registry::Acquire(Uid uid, const std::function<bool()>& cancelled) {
   for (;;) {
-    Entry* entry = FindEntry(uid);
-    if (entry == nullptr) {
-      return absl::NotFoundError(absl::StrCat(
-          "uid ", uid.ToHex(), " is not in the bank: register it, and keep its owner"));
+    std::shared_ptr<Flight> flight;  // the entry may be forgotten while we wait
+    std::string name;
+    {
+      MutexLock lock(mutex_);
+      Entry* entry = FindEntry(uid);
+      if (entry == nullptr) {
+        return absl::NotFoundError(absl::StrCat(
+            "uid ", uid.ToHex(), " is not in the bank: register it, and keep its owner"));
+      }
+      const ResidencyStep step = NextResidency(entry->state, ResidencyEvent::kWanted);
+      entry->state = step.state;
+      if (step.action == ResidencyAction::kUse) return Acquired(Pin(*entry));
+      if (step.action == ResidencyAction::kEvaluate) {
+        entry->failure = absl::OkStatus();
+        entry->flight = std::make_shared<Flight>();
+        return Acquired(std::make_unique<Evaluation>(shared_from_this(), entry));
+      }
+      flight = entry->flight;
+      name = entry->name;
+      ++counters_.waits;
     }
-    const ResidencyStep step = NextResidency(entry->state, ResidencyEvent::kWanted);
-    entry->state = step.state;
-    if (step.action == ResidencyAction::kUse) return Acquired(Pin(*entry));
-    if (step.action == ResidencyAction::kEvaluate) {
-      entry->failure = absl::OkStatus();
-      entry->flight = std::make_shared<Flight>();
-      return Acquired(std::make_unique<Evaluation>(shared_from_this(), entry));
+    NPUBANK_RETURN_IF_ERROR(Await(*flight, name, cancelled));
+  }
+}
+
+absl::Status Registry::Await(Flight& flight, const std::string& name,
+                             const std::function<bool()>& cancelled) {
+  // Who cancels has no way to wake us.
+  constexpr std::chrono::milliseconds kBetweenQuestions{10};
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      const auto until = std::chrono::steady_clock::now() + kBetweenQuestions;
+      while (!flight.finished) {
+        if (!cancelled) {
+          flight.done.Wait(mutex_);
+        } else if (!flight.done.WaitUntil(mutex_, until)) {
+          break;
+        }
+      }
+      if (flight.finished)
+        return absl::IsCancelled(flight.status) ? absl::OkStatus() : flight.status;
     }
-    // The entry may be forgotten while we wait; the flight is ours.
-    const std::shared_ptr<Flight> flight = entry->flight;
-    ++counters_.waits;
-    while (!flight->finished) flight->done.Wait(mutex_);
-    if (!flight->status.ok() && !absl::IsCancelled(flight->status)) return flight->status;
+    if (cancelled()) {
+      return absl::CancelledError(
+          absl::StrCat("tensor '", name, "': cancelled while another caller was evaluating it"));
+    }
   }
 }
 
@@ -271,7 +301,7 @@ void Registry::Forget(Entry& entry, Garbage& garbage) {
   entries_.erase(found);
 }
 
-Lease Registry::Publish(Evaluation& evaluation, Published published) {
+PublishResult Registry::Publish(Evaluation& evaluation, Published& published) {
   Entry& entry = *evaluation.entry_;
   // While it is being evaluated nobody else touches the recipe, but reports read it under the lock.
   RecipePtr recipe;
@@ -288,6 +318,8 @@ Lease Registry::Publish(Evaluation& evaluation, Published published) {
 
   Garbage garbage(*this);
   MutexLock lock(mutex_);
+  std::vector<std::shared_ptr<DeviceAllocation>> not_compared = NotCompared(published);
+  if (!not_compared.empty()) return not_compared;
   if (!published.encoded.empty()) entry.encoded = std::move(published.encoded);
   entry.state = NextResidency(entry.state, ResidencyEvent::kPublished).state;
   SettleCopy(entry, garbage);
@@ -319,14 +351,16 @@ void Registry::Fail(Evaluation& evaluation, absl::Status status) {
   Settle(entry, garbage);
 }
 
-std::vector<std::shared_ptr<DeviceAllocation>> Registry::MemoryOfContent(
-    const Digest& content) const {
+std::vector<std::shared_ptr<DeviceAllocation>> Registry::NotCompared(
+    const Published& published) const {
   std::vector<std::shared_ptr<DeviceAllocation>> memory;
-  MutexLock lock(mutex_);
-  const auto found = contents_.find(content.low);
+  if (!published.content.has_value()) return memory;
+  const auto found = contents_.find(published.content->low);
   if (found == contents_.end()) return memory;
   for (const Entry* entry : found->second) {
-    if (entry->content == content) memory.push_back(entry->memory);
+    if (entry->content != published.content) continue;
+    if (entry->memory == published.memory) return {};  // it shares already
+    if (!absl::c_linear_search(published.others, entry->memory)) memory.push_back(entry->memory);
   }
   return memory;
 }

@@ -124,8 +124,16 @@ struct Published {
   double seconds = 0;
   std::string encoded;  // empty: the tensor has it already, or cannot be brought back by it
   std::optional<Digest> content;  // for finding tensors of equal bytes
+  // With which `memory` was compared, and found to differ.
+  std::vector<std::shared_ptr<DeviceAllocation>> others;
   Origin origin = Origin::kStored;
 };
+
+// The tensor is resident; or it is not yet, because there are allocations of its content that its
+// bytes were not compared with: share one of them, or add them to the others, and publish again. The
+// look and the publication are one step, so equal tensors end up with one allocation however they
+// came.
+using PublishResult = std::variant<Lease, std::vector<std::shared_ptr<DeviceAllocation>>>;
 
 class Registry;
 
@@ -147,7 +155,8 @@ class Evaluation {
   bool abandoned() const { return flight_->abandoned.load(std::memory_order_relaxed); }
 
   // Detaches the recipe, then makes the tensor resident: who sees it resident sees no source bytes.
-  Lease Publish(Published published);
+  // Takes what is published only when it is.
+  PublishResult Publish(Published& published);
   // The tensor keeps its recipe; the status goes to everyone who waits.
   void Fail(absl::Status status);
 
@@ -192,8 +201,9 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
 
   // A lease, or the duty to evaluate; waits while somebody else evaluates, and returns that
   // evaluation's Status when it fails (when it was only cancelled, this caller takes over).
-  // NotFound for a uid that nobody registered or everybody released.
-  absl::StatusOr<Acquired> Acquire(Uid uid);
+  // NotFound for a uid that nobody registered or everybody released. Cancelled soon after
+  // `cancelled` says so, if there is one: it is asked while waiting, without a lock.
+  absl::StatusOr<Acquired> Acquire(Uid uid, const std::function<bool()>& cancelled);
 
   // A load begins: what is leased from now on is younger than what was.
   void BeginLoad();
@@ -226,8 +236,6 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   // The largest tensors on the device, in words, for a message.
   std::string LargestHolders() const;
 
-  // The allocations of tensors with this content hash; each keeps its bytes while it is held.
-  std::vector<std::shared_ptr<DeviceAllocation>> MemoryOfContent(const Digest& content) const;
   // The memory behind a lease; null for a tensor of 0 bytes.
   std::shared_ptr<DeviceAllocation> MemoryOf(const Lease& lease) const;
 
@@ -298,7 +306,12 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   // A recipe at hand is a better way back than what a resolver promises.
   static bool WantsRecipe(const Entry& entry);
   Registration Hit(LazyTensor& tensor, bool wants_recipe);
-  Lease Publish(Evaluation& evaluation, Published published);
+  // Ok when the flight was ended or cancelled: look again.
+  absl::Status Await(Flight& flight, const std::string& name,
+                     const std::function<bool()>& cancelled);
+  std::vector<std::shared_ptr<DeviceAllocation>> NotCompared(const Published& published) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  PublishResult Publish(Evaluation& evaluation, Published& published);
   void Fail(Evaluation& evaluation, absl::Status status);
 
   const std::shared_ptr<DeviceMemory> device_;  // outlives every allocation in the entries

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "bank/bank.h"
 #include "bank/cache_file.h"
@@ -255,6 +256,69 @@ TEST_F(BankThreadsTest, ASnapshotIsOfOneMoment) {
     EXPECT_GE(snapshot.registrations, registrations) << "those of tensors that are gone as well";
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(BankThreadsTest, WhoWaitsForAnothersEvaluationCanBeCancelled) {
+  Gate gate;
+  const auto source = ScriptedSource::Make("weights", CountingFloats(kElements));
+  source->on_read = [&] { gate.Pass(); };
+  const Owner prefill = bank_->AddOwner("prefill");
+  const Owner kvcache = bank_->AddOwner("kvcache");
+  const LazyTensor tensor = VectorsOver(source, kElements)[0];
+  ASSERT_TRUE(bank_->Register(prefill, tensor, "wq").ok());
+  ASSERT_TRUE(bank_->Register(kvcache, VectorsOver(source, kElements)[0], "wq").ok());
+  absl::Status first, second;
+  std::thread evaluates([&] { first = bank_->EvaluateAndAllocate(prefill); });
+  gate.AwaitArrival();
+  std::atomic<bool> stop{false};
+  EvaluateAllOptions options;
+  options.cancelled = [&] { return stop.load(); };
+  std::thread waits([&] { second = bank_->EvaluateAndAllocate(kvcache, options); });
+  AwaitWaits(1);
+  stop = true;
+  waits.join();  // while the evaluation is still held up
+  EXPECT_TRUE(absl::IsCancelled(second)) << second;
+  EXPECT_TRUE(absl::StrContains(second.message(), "'wq'")) << second;
+  gate.Open();
+  evaluates.join();
+  EXPECT_TRUE(first.ok()) << "it was not its wait: " << first;
+  EXPECT_TRUE(bank_->EvaluateAndAllocate(kvcache).ok());
+}
+
+TEST_F(BankThreadsTest, EqualContentsThatAreEvaluatedAtTheSameMomentShareOneAllocation) {
+  constexpr int kThreads = 3;
+  for (int round = 0; round < 50; ++round) {
+    // All have their bytes, and what finds equal ones, before any of them looks for others.
+    Mutex mutex;
+    CondVar changed;
+    int arrived = 0;
+    const auto arrive = [&](const Digest& content) {
+      MutexLock lock(mutex);
+      ++arrived;
+      changed.NotifyAll();
+      while (arrived < kThreads) changed.Wait(mutex);
+      return content;
+    };
+    const auto bank = Bank::Create(memory_, {.content_hash_hook = arrive});
+    const Owner owner = bank->AddOwner("submodel");
+    std::vector<Uid> uids;
+    for (int t = 0; t < kThreads; ++t) {
+      const auto source = ScriptedSource::Make(absl::StrCat("file ", t), CountingFloats(kElements));
+      uids.push_back(bank->Register(owner, VectorsOver(source, kElements)[0], "w").value().uid);
+    }
+    std::vector<std::thread> threads;
+    for (const Uid uid : uids) {
+      threads.emplace_back([&bank, uid] { EXPECT_TRUE(bank->Get(uid).ok()); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(memory_->Usage().live_allocations, 1u) << "round " << round;
+    ASSERT_EQ(bank->Totals().content_bytes_saved, 2 * 4096u);
+    for (const Uid uid : uids) {
+      std::vector<std::byte> bytes(kElements * sizeof(float));
+      ASSERT_TRUE(bank->Read(uid, 0, absl::MakeSpan(bytes)).ok());
+      EXPECT_EQ(bytes, CountingFloats(kElements));
+    }
+  }
 }
 
 TEST_F(BankThreadsTest, EveryOperationMayRunBesideEveryOther) {
