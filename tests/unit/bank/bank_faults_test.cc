@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "bank/bank.h"
 #include "bank/host_memory.h"
+#include "lazy_tensor/evaluate.h"
 #include "lazy_tensor/retention.h"
 #include "tests/support/scripted_source.h"
 #include "tests/support/test_weights.h"
@@ -149,6 +150,104 @@ TEST(BankFaults, ADeviceThatIsTooSmallSaysSoAndServesTheRest) {
   EXPECT_TRUE(absl::IsResourceExhausted(bank->EvaluateAndAllocate(owner)));
   EXPECT_EQ(memory->Usage().live_allocations, 2u);
   EXPECT_TRUE(bank->Audit().clean()) << bank->Audit().ToString();
+}
+
+// A transformation of several tiles, each of which reads its source: it ends at every point at
+// which it can.
+class TransformationFaultsTest : public ::testing::Test {
+ protected:
+  static constexpr int64_t kLong = 80 << 10;  // 160 KiB of halves: three tiles
+  enum class Fault { kRead, kReadForEver, kCancelled };
+
+  static std::vector<LazyTensor> Halves(const std::shared_ptr<ScriptedSource>& source) {
+    std::vector<LazyTensor> halves;
+    for (const LazyTensor& stored : VectorsOver(source, kLong)) {
+      halves.push_back(stored.Convert(ElementType::kF16).value());
+    }
+    return halves;
+  }
+
+  void ExpectContents(Bank& bank, Uid uid, const LazyTensor& tensor) {
+    std::vector<std::byte> expected(tensor.type().bytes());
+    ASSERT_TRUE(Evaluate(*tensor.recipe(), absl::MakeSpan(expected), {}).ok());
+    std::vector<std::byte> bytes(expected.size());
+    ASSERT_TRUE(bank.Read(uid, 0, absl::MakeSpan(bytes)).ok());
+    EXPECT_EQ(bytes, expected);
+  }
+
+  // False when the load was over before the fault came.
+  bool FailsAt(Fault kind, int64_t nth) {
+    const auto healthy = ScriptedSource::Make("weights", CountingFloats(2 * kLong));
+    const auto source = ScriptedSource::Make("weights", CountingFloats(2 * kLong));
+    const auto memory = std::make_shared<HostMemory>();
+    const auto bank = Bank::Create(memory, {});
+    const Owner bystander = bank->AddOwner("bystander");
+    const LazyTensor other = Halves(ScriptedSource::Make("other", CountingFloats(kLong, 7)))[0];
+    EXPECT_TRUE(bank->Register(bystander, LazyTensor(other.recipe()), "other").ok());
+    EXPECT_TRUE(bank->EvaluateAndAllocate(bystander).ok());
+    const Owner owner = bank->AddOwner("prefill");
+    const std::vector<LazyTensor> tensors = Halves(source);
+    EXPECT_TRUE(bank->Register(owner, tensors[0], "w0").ok());
+    EXPECT_TRUE(bank->Register(owner, tensors[1], "w1").ok());
+
+    EvaluateAllOptions options;
+    int64_t asked = 0;
+    if (kind == Fault::kCancelled) options.cancelled = [&] { return ++asked == nth; };
+    if (kind != Fault::kCancelled) source->FailRead(nth, kind == Fault::kReadForEver);
+    const absl::Status status = bank->EvaluateAndAllocate(owner, options);
+    source->FailRead(0);
+    if (!status.ok()) {
+      const uint64_t complete = bank->Totals().evaluations - 1;
+      EXPECT_EQ(absl::IsCancelled(status), kind == Fault::kCancelled) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("'w", complete, "'")));
+      EXPECT_EQ(memory->Usage().live_allocations, 1 + complete);
+      EXPECT_TRUE(tensors[1].recipe() != nullptr) << "it is needed to try again";
+    }
+    ExpectContents(*bank, other.uid(), other);
+    EXPECT_TRUE(bank->EvaluateAndAllocate(owner).ok());
+    for (size_t i = 0; i < 2; ++i) {
+      ExpectContents(*bank, tensors[i].uid(), Halves(healthy)[i]);
+      EXPECT_TRUE(tensors[i].detached());
+    }
+    return !status.ok();
+  }
+};
+
+TEST_F(TransformationFaultsTest, EveryPointOfATransformationMayBeItsLast) {
+  for (const Fault kind : {Fault::kRead, Fault::kReadForEver, Fault::kCancelled}) {
+    int64_t nth = 1;
+    while (FailsAt(kind, nth) && !HasFailure()) ++nth;
+    EXPECT_GT(nth, 6) << "three tiles of two tensors";
+  }
+  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
+}
+
+// A model that is larger than the budget: refused by name, and in nobody's way.
+TEST(BankFaults, AModelTooLargeForTheBudgetLeavesRoomForTheNext) {
+  const auto memory = std::make_shared<HostMemory>();
+  const auto bank = Bank::Create(memory, {.budget_bytes = 3 * 4096, .share_content = false});
+  const TestWeights small(1), large(2, 100);
+  const auto load = [&](const Owner& owner, const TestWeights& weights) {
+    for (const LazyTensor& tensor : weights.Submodel()) {
+      EXPECT_TRUE(bank->Register(owner, tensor, absl::StrCat(owner.name(), " weight")).ok());
+    }
+    return bank->EvaluateAndAllocate(owner);
+  };
+  const Owner first = bank->AddOwner("small", {.resolver = small.Resolver()});
+  ASSERT_TRUE(load(first, small).ok());
+  Owner second = bank->AddOwner("large", {.resolver = large.Resolver()});
+  const absl::Status refused = load(second, large);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("tensor 'large weight'"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("raise the budget"));
+  EXPECT_TRUE(bank->Audit().clean()) << bank->Audit().ToString();
+  EXPECT_LE(memory->Usage().peak_bytes, 3 * 4096u);
+  // What it had loaded is idle: it goes when somebody needs the room, dropped or not.
+  EXPECT_TRUE(bank->EvaluateAndAllocate(first).ok());
+  EXPECT_LE(memory->Usage().peak_bytes, 3 * 4096u);
+  second.Release();
+  EXPECT_EQ(memory->Usage().live_bytes, 2 * 4096u);
+  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
 }
 
 }  // namespace
