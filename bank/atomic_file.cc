@@ -12,7 +12,6 @@
 #include "lazy_tensor/status_macros.h"
 
 namespace npubank {
-namespace {
 
 absl::Status FileError(int error, const std::string& path, absl::string_view what) {
   const std::string message = absl::StrCat(what, " '", path, "': ", std::strerror(error));
@@ -32,6 +31,8 @@ absl::Status FileError(int error, const std::string& path, absl::string_view wha
       return absl::UnavailableError(message);
   }
 }
+
+namespace {
 
 class Descriptor {
  public:

@@ -50,6 +50,9 @@ class AtomicFile {
   std::atomic<uint64_t> size_ = 0;
 };
 
+// What errno `error` of a call on this file means.
+absl::Status FileError(int error, const std::string& path, absl::string_view what);
+
 // A whole regular file of at most `limit` bytes.
 // Errors: NotFound / PermissionDenied; InvalidArgument for what is not a regular file or is too
 // large.

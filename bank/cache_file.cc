@@ -10,6 +10,7 @@
 #include "bank/atomic_file.h"
 #include "bank/cache_generated.h"
 #include "bank/content.h"
+#include "bank/file_lock.h"
 #include "lazy_tensor/status_macros.h"
 
 namespace npubank {
@@ -277,6 +278,8 @@ absl::Status CacheFile::Save() {
 }
 
 absl::StatusOr<CacheEntries> CacheFile::WriteAndOpen(Draft& draft) const {
+  // From reading the old file to renaming the new one. Without it the worst is that one of two wins.
+  const absl::StatusOr<FileLock> lock = FileLock::Acquire(absl::StrCat(options_.path, ".lock"));
   NPUBANK_RETURN_IF_ERROR(Annotate(Write(draft), "saving the weights cache"));
   return ReadFile();
 }

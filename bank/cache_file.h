@@ -22,9 +22,11 @@
 // there from then on: a tensor that is evicted and comes back in the same run is read, not
 // transformed, and is written once. Save writes what the file has by then, its own and other
 // processes', behind it, and renames; a crash before that leaves the old file. Files are never
-// changed in place, so any number of processes may have one open; of two that save at the same
-// moment the later one wins. Entries of sources that are gone stay: delete the file to be rid of
-// them.
+// changed in place, so any number of processes may have one open. Of two that save at the same moment
+// one waits for the other and takes along what it wrote: a lock on "<path>.lock", which is there only
+// meanwhile; one that a killed process left is in nobody's way, and gone after the next Save. Where
+// the file system has no locks the later one wins. Entries of sources that are gone stay: delete the
+// file to be rid of them.
 //
 // Threads: every method, from any thread. No lock is held over I/O.
 // Errors of Save and Add: those of AtomicFile; the old file is as it was, and what was added is
