@@ -298,9 +298,9 @@ class BodyBuilder {
 }  // namespace
 
 std::string CommonName(absl::string_view a, absl::string_view b) {
-  const std::vector<std::string> left = absl::StrSplit(a, '.');
-  const std::vector<std::string> right = absl::StrSplit(b, '.');
-  std::vector<std::string> common;
+  const std::vector<absl::string_view> left = absl::StrSplit(a, '.');
+  const std::vector<absl::string_view> right = absl::StrSplit(b, '.');
+  std::vector<absl::string_view> common;
   // Aligned from the end, so that a name already shortened still meets the same parts.
   size_t i = left.size();
   size_t j = right.size();

@@ -58,7 +58,8 @@ uint64_t RepeatFinder::Look(const GraphOp& op) {
 
 std::vector<uint64_t> RepeatFinder::Signature(size_t begin, size_t end) const {
   std::vector<uint64_t> signature;
-  std::map<uint32_t, uint64_t> parameters;
+  signature.reserve(4 * (end - begin));
+  std::vector<uint32_t> parameters;  // a block has few: looking through them beats a map
   for (size_t i = begin; i < end; ++i) {
     signature.push_back(looks_[i]);
     for (uint32_t input : graph_.ops()[i].inputs) {
@@ -66,8 +67,10 @@ std::vector<uint64_t> RepeatFinder::Signature(size_t begin, size_t end) const {
       if (maker >= begin && maker < end) {
         signature.push_back(2 * (maker - begin));
       } else {
-        const uint64_t next = parameters.size();
-        signature.push_back(2 * parameters.emplace(graph_.Root(input), next).first->second + 1);
+        const uint32_t root = graph_.Root(input);
+        const auto known = std::find(parameters.begin(), parameters.end(), root);
+        signature.push_back(2 * static_cast<uint64_t>(known - parameters.begin()) + 1);
+        if (known == parameters.end()) parameters.push_back(root);
       }
     }
   }
