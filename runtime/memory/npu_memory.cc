@@ -214,7 +214,7 @@ class NpuMemory::ImportedAllocation : public Allocation {
     return absl::FailedPreconditionError(
         "an imported tensor is its file's pages and cannot be written: allocate instead");
   }
-  // Through the file: reading the mapping of a file that shrank would raise SIGBUS.
+  // Through the file: in the mapping of a file that shrank there are zeros.
   absl::Status Read(uint64_t offset, absl::Span<std::byte> out) override {
     return file_->source().Read(offset_ + offset, out);
   }
