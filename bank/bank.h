@@ -26,8 +26,10 @@
 // uid; never shared.
 // Room: with a budget, or when the driver has no more memory, idle tensors leave the device: first
 // those nobody owns, then those used longest ago, the cheapest to bring back first; one that is
-// leased, or that cannot be brought back, never does. ResourceExhausted names the largest holders
-// when that is not enough: drop an owner or put it to sleep.
+// leased, or that cannot be brought back, never does. A load keeps what it has loaded until it ends,
+// so a model that is larger than the budget is refused; what it had evaluated by then stays, idle,
+// until its owner goes or room is needed. ResourceExhausted names the largest holders when there is
+// not enough: drop an owner or put it to sleep.
 // Cost: a Register that hits is one hash look-up.
 #ifndef NPUBANK_BANK_BANK_H_
 #define NPUBANK_BANK_BANK_H_
@@ -152,7 +154,9 @@ class Bank : public std::enable_shared_from_this<Bank> {
   absl::Status Read(Uid uid, uint64_t offset, absl::Span<std::byte> out);
 
   // Gives the device bytes of what only sleeping owners have back. Leases that are alive keep
-  // theirs. All of the owners sleep afterwards, or, when it fails, those that slept before.
+  // theirs. All of the owners sleep afterwards, or, when it fails, those that slept before. What
+  // stays for an owner who is awake, or for a lease, stays when that goes as well, until room is
+  // needed or Sleep is called again.
   absl::StatusOr<SleepReport> Sleep(absl::Span<const Owner* const> owners,
                                     const SleepOptions& options = {});
   absl::StatusOr<SleepReport> Sleep(const Owner& owner, const SleepOptions& options = {}) {

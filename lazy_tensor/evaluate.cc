@@ -21,6 +21,7 @@ constexpr int64_t kTilesPerWorker = 4;   // so that workers finish together
 constexpr int64_t kMaxTiles = 64 << 10;  // bounds the list of tiles for any tensor
 constexpr int64_t kLineBytes = 64;
 constexpr int64_t kMinRunBytes = 256;       // tiles keep runs this long in the output
+constexpr size_t kSmallBytes = 64 << 10;
 constexpr size_t kStreamedBytes = 1 << 20;  // outputs from here on are written past the cache
 
 // For each axis of the output, how far apart in the source its neighbours lie, roughly: a guide for
@@ -180,7 +181,9 @@ class Evaluation {
     return BitWidth(recipe_.type().element()) == 4 ? std::min(tile, staged) : tile;
   }
 
+  // A small result needs no more than the least: a fresh block is not free.
   size_t ScratchBytes() const {
+    if (out_.size() < kSmallBytes) return Producer::kMinScratchBytes;
     return std::max(options_.scratch_bytes, Producer::kMinScratchBytes);
   }
 
