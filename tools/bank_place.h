@@ -12,7 +12,6 @@
 
 #include "absl/status/statusor.h"
 #include "bank/bank.h"
-#include "lazy_tensor/parallel.h"
 #include "runtime/level_zero/device.h"
 #include "runtime/memory/npu_memory.h"
 
@@ -22,7 +21,6 @@ struct BankPlace {
   std::shared_ptr<level_zero::Device> device;
   std::shared_ptr<NpuMemory> memory;
   std::shared_ptr<Bank> bank;
-  std::shared_ptr<Workers> workers;  // the bank's own
 
   // `workers` threads evaluate: they become those of `options`.
   static absl::StatusOr<BankPlace> Open(level_zero::DeviceChoice choice, int workers,

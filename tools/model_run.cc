@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iterator>
-#include <tuple>
 #include <utility>
 
 #include "bank/atomic_file.h"
@@ -53,8 +51,7 @@ absl::Status SaveBlob(const std::string& folder, const std::string& name, const 
 
 // The two submodels: prefill for the prompt, kvcache for each next token.
 absl::StatusOr<std::vector<std::string>> CompileSubmodels(const Checkpoint& checkpoint,
-                                                          const ModelRunOptions& options,
-                                                          Workers& workers) {
+                                                          const ModelRunOptions& options) {
   const ModelConfig& config = checkpoint.config();
   CompileOptions compile;
   compile.weights = options.weights;
@@ -62,18 +59,18 @@ absl::StatusOr<std::vector<std::string>> CompileSubmodels(const Checkpoint& chec
   compile.schedule = options.schedule;
   compile.context =
       options.context > 0 ? options.context : std::min(config.context_length, kDefaultContext);
-  const std::pair<std::string, int64_t> submodels[] = {
-      {"prefill", std::min(options.chunk, compile.context)}, {"kvcache", 1}};
-  std::vector<std::string> blobs(std::size(submodels));
-  // Neither knows of the other; for a checkpoint that is imported they are most of a load.
-  NPUBANK_RETURN_IF_ERROR(workers.ForEach(std::size(submodels), [&](int64_t i) -> absl::Status {
-    CompileOptions own = compile;
-    std::tie(own.name, own.chunk) = submodels[i];
+  std::vector<std::string> blobs;
+  for (const auto& [name, chunk] :
+       {std::pair<std::string, int64_t>{"prefill", std::min(options.chunk, compile.context)},
+        {"kvcache", 1}}) {
+    compile.name = name;
+    compile.chunk = chunk;
     const TensorFinder find = [&](absl::string_view tensor) { return checkpoint.Find(tensor); };
-    NPUBANK_ASSIGN_OR_RETURN(blobs[i], Compile(config, find, own));
-    return options.save_blobs.empty() ? absl::OkStatus()
-                                      : SaveBlob(options.save_blobs, own.name, blobs[i]);
-  }));
+    NPUBANK_ASSIGN_OR_RETURN(std::string blob, Compile(config, find, compile));
+    if (!options.save_blobs.empty())
+      NPUBANK_RETURN_IF_ERROR(SaveBlob(options.save_blobs, name, blob));
+    blobs.push_back(std::move(blob));
+  }
   return blobs;
 }
 
@@ -114,8 +111,9 @@ absl::Status ModelRun::LoadWeights(const ModelRunOptions& options) {
                            Checkpoint::Open(options.model));
   config_ = checkpoint->config();
   NPUBANK_ASSIGN_OR_RETURN(tokenizer_, FindTokenizer(*checkpoint));
-  NPUBANK_ASSIGN_OR_RETURN(std::vector<std::string> blobs,
-                           CompileSubmodels(*checkpoint, options, *place_.workers));
+  const Stopwatch compiling;
+  NPUBANK_ASSIGN_OR_RETURN(std::vector<std::string> blobs, CompileSubmodels(*checkpoint, options));
+  report_.compile_seconds = compiling.Seconds();
   ProgressBar bar("loading weights");
   SessionOptions session;
   session.name = options.name;

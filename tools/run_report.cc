@@ -33,7 +33,9 @@ std::string ReportAsText(const RunReport& report) {
   ReportLine(out, "peak anonymous / file pages",
              absl::StrCat(Mebibytes(report.peak_memory.anonymous_bytes), " / ",
                           Mebibytes(report.peak_memory.file_backed_bytes)));
-  ReportLine(out, "load time", absl::StrFormat("%.3f s", report.load_seconds));
+  ReportLine(out, "load time",
+             absl::StrFormat("%.4f s, of which compiling %.4f s", report.load_seconds,
+                             report.compile_seconds));
   if (report.prompt_tokens + report.generated_tokens > 0) {
     ReportLine(
         out, "prompt",
@@ -86,6 +88,7 @@ std::string ReportAsJson(const RunReport& report) {
       {"peak_anonymous_bytes", report.peak_memory.anonymous_bytes},
       {"peak_file_backed_bytes", report.peak_memory.file_backed_bytes},
       {"load_seconds", report.load_seconds},
+      {"compile_seconds", report.compile_seconds},
       {"first_token_seconds", report.first_token_seconds},
       {"prompt_tokens_per_second", report.prompt_tokens_per_second},
       {"generated_tokens_per_second", report.generated_tokens_per_second},

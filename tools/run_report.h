@@ -26,6 +26,7 @@
 //   peak_anonymous_bytes      most anonymous memory of the process, a software NPU's included
 //   peak_file_backed_bytes    most pages of mapped files: imported weights, which are no copies
 //   load_seconds              open, compile, register, evaluate
+//   compile_seconds           the part of it that submodels compiled beforehand would not need
 //   first_token_seconds       from the prompt to its logits
 //   prompt_tokens_per_second, generated_tokens_per_second   0 when nothing was run
 #ifndef NPUBANK_TOOLS_RUN_REPORT_H_
@@ -75,6 +76,7 @@ struct RunReport {
   uint64_t live_source_bytes = 0;
   ProcessMemory peak_memory;
   double load_seconds = 0;
+  double compile_seconds = 0;
   double first_token_seconds = 0;
   double prompt_tokens_per_second = 0;
   double generated_tokens_per_second = 0;

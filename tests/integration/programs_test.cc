@@ -101,6 +101,7 @@ TEST_F(ProgramsTest, TheJsonReportHasEveryDocumentedKeyAndItsFiguresAgree) {
                           "cache_hits",
                           "peak_anonymous_bytes",
                           "load_seconds",
+                          "compile_seconds",
                           "prompt_tokens_per_second",
                           "generated_tokens_per_second"})
     EXPECT_TRUE(json.contains(key)) << key;
