@@ -1,83 +1,20 @@
-// Tensors that leave the device and come back: budget, eviction, sleep and wake, equal contents.
+// Tensors that leave the device for others and come back: budget, eviction, ways back, imports.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "bank/bank.h"
-#include "bank/host_memory.h"
-#include "lazy_tensor/retention.h"
 #include "lazy_tensor/status_macros.h"
 #include "tests/support/hooked_memory.h"
-#include "tests/support/scripted_source.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/test_weights.h"
+#include "tests/unit/bank/bank_life_fixture.h"
 
 namespace npubank {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr uint64_t kPage = 4096;  // each tensor here takes one
-
-struct Model {
-  Owner owner;
-  std::vector<Uid> uids;
-};
-
-class BankLifeTest : public ::testing::Test {
- protected:
-  void Make(BankOptions options, HostMemory::Options memory = {}) {
-    memory_ = std::make_shared<HostMemory>(memory);
-    bank_ = Bank::Create(memory_, std::move(options));
-  }
-
-  void TearDown() override {
-    if (bank_ == nullptr) return;
-    EXPECT_TRUE(bank_->Audit().clean()) << bank_->Audit().ToString();
-    bank_.reset();
-    EXPECT_EQ(memory_->Usage().live_allocations, 0u);
-    EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
-  }
-
-  Model Register(const std::string& name, const TestWeights& weights, bool can_return = true) {
-    Model model;
-    model.owner =
-        bank_->AddOwner(name, {.resolver = can_return ? weights.Resolver() : RecipeResolver()});
-    const std::vector<LazyTensor> tensors = weights.Submodel();
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      model.uids.push_back(
-          bank_->Register(model.owner, tensors[i], absl::StrCat(name, ".", i)).value().uid);
-    }
-    return model;
-  }
-
-  Model Load(const std::string& name, const TestWeights& weights, bool can_return = true) {
-    Model model = Register(name, weights, can_return);
-    const absl::Status status = bank_->EvaluateAndAllocate(model.owner);
-    EXPECT_TRUE(status.ok()) << status;
-    return model;
-  }
-
-  void ExpectContents(const Model& model, const TestWeights& weights) {
-    for (size_t i = 0; i < model.uids.size(); ++i) {
-      std::vector<std::byte> bytes(weights.Expected(i).size());
-      const absl::Status status = bank_->Read(model.uids[i], 0, absl::MakeSpan(bytes));
-      ASSERT_TRUE(status.ok()) << status;
-      EXPECT_EQ(bytes, weights.Expected(i)) << i;
-    }
-  }
-
-  uint64_t Live() const { return memory_->Usage().live_bytes; }
-
-  std::shared_ptr<HostMemory> memory_;
-  std::shared_ptr<Bank> bank_;
-};
 
 TEST_F(BankLifeTest, OverBudgetTheModelUsedLongestAgoLeaves) {
   Make({.budget_bytes = 4 * kPage, .share_content = false});
@@ -143,71 +80,6 @@ TEST_F(BankLifeTest, WhenTheDriverIsOutOfMemoryTheBankEvictsAndRetriesOnce) {
   ExpectContents(first, a);
 }
 
-TEST_F(BankLifeTest, SleepGivesTheBytesBackAndWakeBringsThemBack) {
-  Make({});
-  const TestWeights weights(3);
-  const Model model = Load("prefill", weights);
-  const absl::StatusOr<SleepReport> report = bank_->Sleep(model.owner);
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_EQ(report->bytes_given_back, 6 * kPage);
-  EXPECT_EQ(Live(), 0u);
-  ASSERT_TRUE(bank_->Wake(model.owner).ok());
-  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
-  EXPECT_EQ(Live(), 6 * kPage);
-  ExpectContents(model, weights);
-}
-
-TEST_F(BankLifeTest, WhatASleeperSharesStaysForThoseWhoAreAwake) {
-  Make({});
-  const TestWeights weights(2);
-  const Model prefill = Load("prefill", weights);
-  const Model kvcache = Load("kvcache", weights);
-  EXPECT_EQ(bank_->Sleep(prefill.owner)->bytes_of_others_awake, 4 * kPage);
-  EXPECT_EQ(Live(), 4 * kPage);
-  EXPECT_EQ(bank_->Sleep(kvcache.owner)->bytes_given_back, 4 * kPage);
-  EXPECT_EQ(Live(), 0u);
-  ASSERT_TRUE(bank_->Wake(kvcache.owner).ok());
-  ExpectContents(prefill, weights);
-}
-
-TEST_F(BankLifeTest, OwnersThatSleepTogetherGiveWhatTheyShareBackAtOnce) {
-  Make({});
-  const TestWeights weights(2);
-  const Model prefill = Load("prefill", weights);
-  const Model kvcache = Load("kvcache", weights);
-  const SleepReport report = bank_->Sleep({&prefill.owner, &kvcache.owner}).value();
-  EXPECT_EQ(report.bytes_given_back, 4 * kPage);
-  EXPECT_EQ(report.bytes_of_others_awake, 0u);
-  EXPECT_EQ(Live(), 0u);
-  uint64_t total = 0;
-  EvaluateAllOptions options;
-  options.progress = [&](const LoadProgress& progress) { total = progress.bytes_total; };
-  ASSERT_TRUE(bank_->Wake({&prefill.owner, &kvcache.owner}, options).ok());
-  EXPECT_EQ(total, weights.Bytes()) << "each tensor counts once";
-  ExpectContents(kvcache, weights);
-}
-
-TEST_F(BankLifeTest, WhenOneOfThemWasReleasedNoneSleeps) {
-  Make({});
-  const TestWeights weights(1);
-  Model prefill = Load("prefill", weights);
-  Model kvcache = Load("kvcache", weights);
-  kvcache.owner.Release();
-  EXPECT_TRUE(absl::IsInvalidArgument(bank_->Sleep({&prefill.owner, &kvcache.owner}).status()));
-  EXPECT_EQ(Live(), 2 * kPage);
-}
-
-TEST_F(BankLifeTest, WhenAHostCopyCannotBeMadeNothingSleepsAndNoCopyIsKept) {
-  Make({});
-  const TestWeights weights(2);
-  const Model model = Load("prefill", weights, /*can_return=*/false);
-  memory_->InjectFault({.call = HostMemory::Fault::Call::kRead, .nth = 3});
-  const absl::Status status = bank_->Sleep(model.owner, {.keep_host_copy = true}).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("keeping a copy of tensor 'prefill.2'"));
-  EXPECT_EQ(Live(), 4 * kPage);
-  EXPECT_EQ(bank_->Sleep(model.owner)->bytes_without_way_back, 4 * kPage) << "a copy was kept";
-}
-
 TEST_F(BankLifeTest, RoomForOthersIsMadeByWhatIsIdleAndOnlyWhenThatIsEnough) {
   Make({});
   const TestWeights weights(2);
@@ -217,153 +89,6 @@ TEST_F(BankLifeTest, RoomForOthersIsMadeByWhatIsIdleAndOnlyWhenThatIsEnough) {
   EXPECT_TRUE(bank_->Evict(3 * kPage));
   EXPECT_EQ(Live(), kPage);
   ExpectContents(model, weights);
-}
-
-TEST_F(BankLifeTest, ALeaseKeepsItsBytesThroughASleep) {
-  Make({});
-  const TestWeights weights(1);
-  const Model model = Load("prefill", weights);
-  const Lease lease = bank_->Get(model.uids[0]).value();
-  const SleepReport report = bank_->Sleep(model.owner).value();
-  EXPECT_EQ(report.bytes_leased, kPage);
-  EXPECT_EQ(report.bytes_given_back, kPage);
-  EXPECT_EQ(HostBytesAt(lease.address(), lease.type().bytes()), weights.Expected(0));
-}
-
-TEST_F(BankLifeTest, WithoutAWayBackNothingSleepsUnlessAHostCopyIsKept) {
-  Make({});
-  const TestWeights weights(1);
-  const Model model = Load("prefill", weights, /*can_return=*/false);
-  EXPECT_EQ(bank_->Sleep(model.owner)->bytes_without_way_back, 2 * kPage);
-  EXPECT_EQ(Live(), 2 * kPage);
-  EXPECT_EQ(bank_->Sleep(model.owner, {.keep_host_copy = true})->bytes_given_back, 2 * kPage);
-  EXPECT_EQ(Live(), 0u);
-  ASSERT_TRUE(bank_->Wake(model.owner).ok());
-  ExpectContents(model, weights);
-}
-
-TEST_F(BankLifeTest, ASourceThatChangedMeanwhileIsAnErrorAndNotOtherWeights) {
-  Make({});
-  TestWeights weights(1);
-  const Model model = Load("prefill", weights);
-  ASSERT_TRUE(bank_->Sleep(model.owner).ok());
-  weights.Rewrite();
-  const absl::Status status = bank_->Wake(model.owner);
-  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("'prefill.0'"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("load the model again"));
-  EXPECT_EQ(Live(), 0u);
-  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
-}
-
-TEST_F(BankLifeTest, AfterAWakeThatFailsTheOwnerSleepsAsBeforeAndCanBeWokenAgain) {
-  Make({});
-  const TestWeights weights(2);
-  const Model model = Load("prefill", weights);
-  ASSERT_TRUE(bank_->Sleep(model.owner).ok());
-  memory_->InjectFault({.call = HostMemory::Fault::Call::kWrite, .nth = 2});
-  EXPECT_FALSE(bank_->Wake(model.owner).ok());
-  EXPECT_EQ(Live(), 0u) << "what had come back is gone again";
-  ASSERT_TRUE(bank_->Wake(model.owner).ok());
-  ExpectContents(model, weights);
-}
-
-TEST_F(BankLifeTest, AfterAWakeThatFailsTheHostCopiesAreStillThere) {
-  Make({});
-  const TestWeights weights(2);
-  const Model model = Load("prefill", weights, /*can_return=*/false);
-  ASSERT_TRUE(bank_->Sleep(model.owner, {.keep_host_copy = true}).ok());
-  for (const uint64_t nth : {2, 3, 4}) {
-    memory_->InjectFault({.call = HostMemory::Fault::Call::kAllocate, .nth = nth});
-    EXPECT_TRUE(absl::IsResourceExhausted(bank_->Wake(model.owner)));
-    EXPECT_EQ(Live(), 0u) << "what had come back is gone again";
-  }
-  ASSERT_TRUE(bank_->Wake(model.owner).ok());
-  ExpectContents(model, weights);
-  EXPECT_EQ(bank_->Sleep(model.owner)->bytes_without_way_back, 4 * kPage)
-      << "once all is there, the copies are gone";
-}
-
-TEST_F(BankLifeTest, AWakeThatFailsDoesNotDependOnTheCheckpointWhenThereAreHostCopies) {
-  Make({});
-  const TestWeights weights(2);
-  const Model model = Load("prefill", weights);
-  ASSERT_TRUE(bank_->Sleep(model.owner, {.keep_host_copy = true}).ok());
-  ASSERT_TRUE(std::filesystem::remove(weights.path()));
-  memory_->InjectFault({.call = HostMemory::Fault::Call::kAllocate, .nth = 3});
-  EXPECT_FALSE(bank_->Wake(model.owner).ok());
-  EXPECT_EQ(Live(), 0u);
-  const absl::Status status = bank_->Wake(model.owner);
-  ASSERT_TRUE(status.ok()) << status;
-  ExpectContents(model, weights);
-}
-
-// A Wake inside another's progress stands for one on another thread that ends at that moment.
-TEST_F(BankLifeTest, AWakeThatFailsDoesNotUndoAnotherThatSucceeded) {
-  Make({});
-  const TestWeights weights(2);
-  const Model prefill = Load("prefill", weights);
-  const Model kvcache = Load("kvcache", weights);
-  ASSERT_TRUE(bank_->Sleep({&prefill.owner, &kvcache.owner}).ok());
-  bool stop = false;
-  EvaluateAllOptions options;
-  options.cancelled = [&] { return stop; };
-  options.progress = [&](const LoadProgress&) {
-    EXPECT_TRUE(bank_->Wake(prefill.owner).ok());
-    stop = true;
-  };
-  EXPECT_TRUE(absl::IsCancelled(bank_->Wake(prefill.owner, options)));
-  EXPECT_EQ(Live(), 4 * kPage);
-  EXPECT_EQ(bank_->Sleep(kvcache.owner)->bytes_of_others_awake, 4 * kPage) << "prefill is awake";
-}
-
-TEST_F(BankLifeTest, WhenAllWakesOfAnOwnerFailItSleepsAsBefore) {
-  Make({});
-  const TestWeights weights(2);
-  const Model model = Load("prefill", weights, /*can_return=*/false);
-  ASSERT_TRUE(bank_->Sleep(model.owner, {.keep_host_copy = true}).ok());
-  bool stop = false;
-  EvaluateAllOptions options;
-  options.cancelled = [&] { return stop; };
-  options.progress = [&](const LoadProgress&) {
-    memory_->InjectFault({.call = HostMemory::Fault::Call::kAllocate, .nth = 2});
-    EXPECT_FALSE(bank_->Wake(model.owner).ok());
-    stop = true;
-  };
-  EXPECT_TRUE(absl::IsCancelled(bank_->Wake(model.owner, options)));
-  EXPECT_EQ(Live(), 0u);
-  ASSERT_TRUE(bank_->Wake(model.owner).ok());
-  ExpectContents(model, weights);
-}
-
-TEST_F(BankLifeTest, AnOwnerReleasedDuringAWakeDoesNotKeepTheOthersHalfAwake) {
-  Make({});
-  const TestWeights a(2), b(2, 100);
-  const Model first = Load("first", a);
-  Model second = Load("second", b);
-  ASSERT_TRUE(bank_->Sleep({&first.owner, &second.owner}).ok());
-  EvaluateAllOptions options;
-  options.progress = [&](const LoadProgress&) { second.owner.Release(); };
-  EXPECT_TRUE(absl::IsCancelled(bank_->Wake({&first.owner, &second.owner}, options)));
-  EXPECT_EQ(Live(), 0u) << "the one that is left sleeps again";
-  ASSERT_TRUE(bank_->Wake(first.owner).ok());
-  ExpectContents(first, a);
-}
-
-TEST_F(BankLifeTest, OnlyWhatLeavesIsCopied) {
-  Make({});
-  const TestWeights weights(2);
-  const Model prefill = Load("prefill", weights, /*can_return=*/false);
-  const Model kvcache = Load("kvcache", weights, /*can_return=*/false);
-  memory_->InjectFault({.call = HostMemory::Fault::Call::kRead, .nth = 1, .for_ever = true});
-  const auto shared = bank_->Sleep(prefill.owner, {.keep_host_copy = true});
-  ASSERT_TRUE(shared.ok()) << shared.status();
-  EXPECT_EQ(shared->bytes_of_others_awake, 4 * kPage);
-  std::vector<Lease> leases;
-  for (const Uid uid : kvcache.uids) leases.push_back(bank_->Get(uid).value());
-  const auto leased = bank_->Sleep(kvcache.owner, {.keep_host_copy = true});
-  ASSERT_TRUE(leased.ok()) << leased.status();
-  EXPECT_EQ(leased->bytes_leased, 4 * kPage);
 }
 
 TEST_F(BankLifeTest, UnownedTensorsAreFoundAgainUntilTheirRoomIsNeeded) {
@@ -600,98 +325,6 @@ TEST_F(BankLifeTest, WhatIsImportedIsNotEvictedForOthersRoom) {
   }
   EXPECT_EQ(bank->Totals().evictions, 1u) << "the first of the two that are written";
   EXPECT_EQ(bank->Snapshot().tensors[0].state, "resident");
-}
-
-// Equal contents.
-
-TEST_F(BankLifeTest, TheSameCheckpointInTwoFoldersIsOnTheDeviceOnce) {
-  Make({});
-  const TestWeights original(3), copy(3);
-  const Model first = Load("original", original);
-  const Model second = Load("copy", copy);
-  EXPECT_EQ(bank_->Totals().unique_tensors, 12u) << "the files differ, so the uids do";
-  EXPECT_EQ(Live(), 6 * kPage);
-  EXPECT_EQ(bank_->Totals().device_bytes, 6 * kPage);
-  EXPECT_EQ(bank_->Totals().content_bytes_saved, 6 * kPage);
-  ExpectContents(second, copy);
-}
-
-TEST_F(BankLifeTest, TwoModelsThatDifferInOneLayerCostThatLayer) {
-  Make({});
-  const TestWeights base(4), tuned(4, 100);
-  const Model first = Load("base", base);
-  Model second = Load("tuned", tuned);
-  EXPECT_EQ(Live(), (8 + 2) * kPage);
-  ExpectContents(first, base);
-  ExpectContents(second, tuned);
-  second = Model();
-  EXPECT_EQ(Live(), 8 * kPage);
-  ExpectContents(first, base);
-}
-
-TEST_F(BankLifeTest, EqualHashesOfDifferentBytesAreNotShared) {
-  Make({.content_hash_hook = [](const Digest&) { return Digest{1, 2}; }});
-  const TestWeights a(3), b(3, 100);
-  const Model first = Load("a", a);
-  const Model second = Load("b", b);
-  ExpectContents(first, a);
-  ExpectContents(second, b);
-  EXPECT_EQ(Live(), (6 + 2) * kPage) << "and what is equal still is";
-}
-
-TEST_F(BankLifeTest, WhatCannotBeReadBackIsNotSharedAndNoError) {
-  Make({}, {.host_writable = false, .staging_bytes = 256});
-  memory_->InjectFault({.call = HostMemory::Fault::Call::kRead, .nth = 1, .for_ever = true});
-  const TestWeights original(1), copy(1);
-  const Model first = Load("original", original);
-  const Model second = Load("copy", copy);
-  EXPECT_EQ(Live(), 4 * kPage);
-  memory_->InjectFault({.call = HostMemory::Fault::Call::kRead});
-  ExpectContents(second, copy);
-}
-
-TEST_F(BankLifeTest, SharedContentsLeaveTheDeviceTogether) {
-  Make({.budget_bytes = 3 * kPage});
-  const TestWeights original(1), copy(1), other(1, 100);
-  const Model first = Load("original", original);
-  const Model second = Load("copy", copy);
-  EXPECT_EQ(Live(), 2 * kPage);
-  const Model third = Load("other", other);
-  EXPECT_EQ(bank_->Totals().evictions, 2u) << "one allocation, two tensors";
-  EXPECT_LE(Live(), 3 * kPage);
-  ExpectContents(first, original);
-  ExpectContents(second, copy);
-  ExpectContents(third, other);
-  EXPECT_LE(memory_->Usage().peak_bytes, 3 * kPage);
-}
-
-TEST_F(BankLifeTest, WhatASleeperSharesByContentStaysForThoseWhoAreAwake) {
-  Make({});
-  const TestWeights original(1), copy(1);
-  const Model first = Load("original", original);
-  const Model second = Load("copy", copy);
-  const SleepReport none = bank_->Sleep(first.owner).value();
-  EXPECT_EQ(none.bytes_of_others_awake, 2 * kPage);
-  EXPECT_EQ(none.bytes_given_back, 0u);
-  EXPECT_EQ(bank_->Totals().evictions, 0u) << "it would give nothing back";
-  const SleepReport all = bank_->Sleep(second.owner).value();
-  EXPECT_EQ(all.bytes_given_back, 2 * kPage);
-  EXPECT_EQ(Live(), 0u);
-  ASSERT_TRUE(bank_->Wake({&first.owner, &second.owner}).ok());
-  EXPECT_EQ(Live(), 2 * kPage);
-  EXPECT_EQ(bank_->Sleep({&first.owner, &second.owner})->bytes_given_back, 2 * kPage)
-      << "shared bytes count once";
-}
-
-TEST_F(BankLifeTest, EqualContentsShareAHostCopyToo) {
-  Make({});
-  const TestWeights original(1), copy(1);
-  const Model first = Load("original", original, /*can_return=*/false);
-  const Model second = Load("copy", copy, /*can_return=*/false);
-  EXPECT_EQ(bank_->Sleep(first.owner)->bytes_of_others_awake, 2 * kPage);
-  EXPECT_EQ(bank_->Sleep(second.owner, {.keep_host_copy = true})->bytes_given_back, 2 * kPage);
-  ExpectContents(first, original);
-  ExpectContents(second, copy);
 }
 
 }  // namespace

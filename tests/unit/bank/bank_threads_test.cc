@@ -18,6 +18,7 @@
 #include "bank/host_memory.h"
 #include "lazy_tensor/mutex.h"
 #include "lazy_tensor/retention.h"
+#include "tests/support/gate.h"
 #include "tests/support/hooked_memory.h"
 #include "tests/support/scripted_source.h"
 #include "tests/support/temporary_folder.h"
@@ -27,32 +28,6 @@ namespace npubank {
 namespace {
 
 constexpr int64_t kElements = 64;
-
-// Holds up whoever passes until it is opened, and says how many have come.
-class Gate {
- public:
-  void Pass() {
-    MutexLock lock(mutex_);
-    ++arrived_;
-    changed_.NotifyAll();
-    while (!open_) changed_.Wait(mutex_);
-  }
-  void AwaitArrival() {
-    MutexLock lock(mutex_);
-    while (arrived_ == 0) changed_.Wait(mutex_);
-  }
-  void Open() {
-    MutexLock lock(mutex_);
-    open_ = true;
-    changed_.NotifyAll();
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  int arrived_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool open_ ABSL_GUARDED_BY(mutex_) = false;
-};
 
 class BankThreadsTest : public ::testing::Test {
  protected:

@@ -1,12 +1,8 @@
-// The cache file on its own, and behind a bank: what may be used, and everything that must not be.
+// The cache file on its own, and behind a bank: what it saves, and what a failure leaves as it was.
 #include "bank/cache_file.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,15 +11,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bank/bank.h"
-#include "bank/cache_generated.h"
 #include "bank/evaluator.h"
-#include "bank/host_memory.h"
-#include "lazy_tensor/retention.h"
 #include "tests/support/file_faults.h"
 #include "tests/support/scripted_source.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/test_weights.h"
+#include "tests/unit/bank/cache_file_fixture.h"
 
 namespace npubank {
 namespace {
@@ -31,124 +22,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(in), {});
-}
-
-void WriteAll(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
-
-// Bytes of one value, for Add.
-auto Fill(char value) {
-  return [value](uint64_t, absl::Span<std::byte> out) {
-    std::fill(out.begin(), out.end(), std::byte(value));
-    return absl::OkStatus();
-  };
-}
-
-class CacheFileTest : public ::testing::Test {
- protected:
-  static constexpr uint64_t kTransformed = 6;  // all of three layers'
-
-  struct Loaded {
-    BankTotals totals;
-    CacheReport report;
-    std::vector<std::vector<std::byte>> bytes;
-  };
-
-  // What a process does: open the cache, load everything, save.
-  Loaded Load(const TestWeights& weights, bool verify_at_open = false) {
-    const auto cache = CacheFile::Open({.path = path_, .verify_at_open = verify_at_open});
-    const auto memory = std::make_shared<HostMemory>();
-    const auto bank = Bank::Create(memory, {.share_content = false, .cache = cache});
-    Loaded loaded;
-    {
-      const Owner owner = bank->AddOwner("prefill", {.resolver = weights.Resolver()});
-      const std::vector<Uid> uids = RegisterAll(*bank, owner, weights);
-      const absl::Status status = bank->EvaluateAndAllocate(owner);
-      EXPECT_TRUE(status.ok()) << status;
-      EXPECT_TRUE(bank->Audit().clean()) << bank->Audit().ToString();
-      EXPECT_EQ(LiveSourceBytes(), 0u);
-      for (size_t i = 0; i < uids.size(); ++i) {
-        std::vector<std::byte> bytes(weights.Expected(i).size());
-        EXPECT_TRUE(bank->Read(uids[i], 0, absl::MakeSpan(bytes)).ok());
-        EXPECT_EQ(bytes, weights.Expected(i)) << i;
-      }
-      loaded.totals = bank->Totals();
-    }
-    EXPECT_EQ(memory->Usage().live_allocations, 0u);
-    loaded.report = cache->Report();
-    const absl::Status saved = cache->Save();
-    EXPECT_TRUE(saved.ok()) << saved;
-    return loaded;
-  }
-
-  static std::vector<Uid> RegisterAll(Bank& bank, const Owner& owner, const TestWeights& weights) {
-    std::vector<Uid> uids;
-    for (const LazyTensor& tensor : weights.Submodel()) {
-      uids.push_back(bank.Register(owner, tensor, absl::StrCat("t", uids.size())).value().uid);
-    }
-    return uids;
-  }
-
-  // A file that must not be used: reported, everything evaluated again, and repaired by that.
-  void ExpectUnused(const std::string& why) {
-    const Loaded load = Load(weights_);
-    EXPECT_EQ(load.totals.cache_hits, 0u);
-    EXPECT_EQ(load.totals.transformations, kTransformed);
-    EXPECT_THAT(load.report.problems, ElementsAre(HasSubstr(why)));
-    const Loaded again = Load(weights_);
-    EXPECT_EQ(again.totals.transformations, 0u);
-    EXPECT_THAT(again.report.problems, IsEmpty());
-  }
-
-  // Replaces the index, under a seal that fits it.
-  void Reseal(const std::string& index, uint64_t offset) {
-    std::string file = ReadAll(path_).substr(0, offset);
-    file += index;
-    file.replace(0, FileSeal::kBytes, EncodeSeal(kCacheFile, offset, index));
-    WriteAll(path_, file);
-  }
-  void ResealWith(uint64_t payload_offset, uint64_t payload_bytes) {
-    flatbuffers::FlatBufferBuilder builder;
-    const std::vector<wire::CachedTensor> tensors = {
-        wire::CachedTensor(1, 2, payload_offset, payload_bytes, 3, 4)};
-    wire::FinishCacheIndexBuffer(
-        builder, wire::CreateCacheIndex(builder, builder.CreateVectorOfStructs(tensors)));
-    Reseal(
-        std::string(reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()),
-        SealedOffset());
-  }
-  uint64_t SealedOffset() const {
-    const std::string file = ReadAll(path_);
-    return ReadSeal(kCacheFile, file, file.size()).value().offset;
-  }
-  size_t FilesInFolder() const {
-    size_t files = 0;
-    for ([[maybe_unused]] const auto& file : std::filesystem::directory_iterator(folder_.path())) {
-      ++files;
-    }
-    return files;
-  }
-
-  // The folder's only file that is not the cache: what is being added.
-  std::string DraftPath() const {
-    std::string draft;
-    for (const auto& file : std::filesystem::directory_iterator(folder_.path())) {
-      if (file.path() == path_) continue;
-      EXPECT_EQ(draft, "") << "two of them";
-      draft = file.path();
-    }
-    return draft;
-  }
-
-  TestWeights weights_{3};
-  TemporaryFolder folder_;
-  std::string path_ = folder_.File("weights.cache");
-};
 
 TEST_F(CacheFileTest, AWarmStartTransformsNothing) {
   const Loaded cold = Load(weights_);
@@ -340,29 +213,6 @@ TEST_F(CacheFileTest, AMissingFileIsAnEmptyCacheAndNoProblem) {
   EXPECT_THAT(CacheFile::Open({.path = path_})->Report().problems, IsEmpty());
 }
 
-TEST_F(CacheFileTest, AFlippedPayloadByteIsSeenOnFirstUse) {
-  Load(weights_);
-  std::string file = ReadAll(path_);
-  file[CacheFile::kAlignment + 5] ^= 1;
-  WriteAll(path_, file);
-  const Loaded load = Load(weights_);
-  EXPECT_EQ(load.totals.cache_hits, kTransformed - 1);
-  EXPECT_EQ(load.totals.transformations, 1u);
-  EXPECT_THAT(load.report.problems, ElementsAre(HasSubstr("not what was written")));
-  EXPECT_EQ(Load(weights_).totals.transformations, 0u) << "the save repaired it";
-}
-
-TEST_F(CacheFileTest, AFlippedPayloadByteIsSeenAtOpenWhenAsked) {
-  Load(weights_);
-  std::string file = ReadAll(path_);
-  file[CacheFile::kAlignment + 5] ^= 1;
-  WriteAll(path_, file);
-  const auto cache = CacheFile::Open({.path = path_, .verify_at_open = true});
-  EXPECT_EQ(cache->Report().entries, kTransformed - 1);
-  EXPECT_THAT(cache->Report().problems, ElementsAre(HasSubstr("not what was written")));
-  EXPECT_EQ(Load(weights_, /*verify_at_open=*/true).totals.transformations, 1u);
-}
-
 TEST_F(CacheFileTest, APayloadThatTheSystemFailsToReadIsEvaluatedAgain) {
   Load(weights_);
   const auto cache = CacheFile::Open({.path = path_});
@@ -438,122 +288,6 @@ TEST_F(CacheFileTest, ASaveTakesAlongWhatItCanReadOfTheOldFile) {
   EXPECT_EQ(cache->Report().entries, kTransformed - 1 + 1);
   EXPECT_THAT(CacheFile::Open({.path = path_, .verify_at_open = true})->Report().problems,
               IsEmpty());
-}
-
-TEST_F(CacheFileTest, AnIndexWhoseNumbersLieOnFourBytesIsReadAsAnyOther) {
-  Load(weights_);
-  ResealWith(4096, 8);
-  const std::string file = ReadAll(path_);
-  std::string index = file.substr(SealedOffset());
-  // The root's offset and the identifier, then everything else four bytes later.
-  ASSERT_LT(index[0], 124);
-  index[0] += 4;
-  index.insert(8, 4, '\0');
-  Reseal(index, SealedOffset());
-  const auto cache = CacheFile::Open({.path = path_});
-  ASSERT_THAT(cache->Report().problems, IsEmpty());
-  const std::optional<CachedBytes> found = cache->Find(Digest{1, 2}, 8);
-  ASSERT_TRUE(found.has_value());
-  EXPECT_EQ(found->offset, 4096u);
-  EXPECT_EQ(found->hash, (Digest{3, 4}));
-}
-
-TEST_F(CacheFileTest, AStaleSourceNeverHits) {
-  TestWeights changing(3);
-  Load(changing);
-  changing.Rewrite();
-  const auto cache = CacheFile::Open({.path = path_});
-  for (const LazyTensor& tensor : changing.Submodel()) {
-    EXPECT_FALSE(cache->Find(tensor.digest(), tensor.type().bytes()).has_value());
-  }
-}
-
-TEST_F(CacheFileTest, TruncatedAnywhereItIsNotUsed) {
-  Load(weights_);
-  const std::string file = ReadAll(path_);
-  for (const size_t size :
-       {size_t{0}, size_t{7}, size_t{39}, size_t{40}, file.size() / 2, file.size() - 1}) {
-    SCOPED_TRACE(size);
-    WriteAll(path_, file.substr(0, size));
-    ExpectUnused("is not used");
-  }
-  WriteAll(path_, file + "x");
-  ExpectUnused("does not end with the file");
-}
-
-TEST_F(CacheFileTest, AnyChangedBitOfSealOrIndexIsSeen) {
-  Load(weights_);
-  const std::string good = ReadAll(path_);
-  std::vector<size_t> places;
-  for (size_t at = 0; at < FileSeal::kBytes; ++at) places.push_back(at);
-  for (size_t at = SealedOffset(); at < good.size(); ++at) places.push_back(at);
-  for (const size_t at : places) {
-    std::string bad = good;
-    bad[at] ^= 0x10;
-    WriteAll(path_, bad);
-    const CacheReport report = CacheFile::Open({.path = path_})->Report();
-    EXPECT_EQ(report.entries, 0u) << at;
-    EXPECT_EQ(report.problems.size(), 1u) << at;
-  }
-}
-
-TEST_F(CacheFileTest, AnotherVersionIsNotUsed) {
-  Load(weights_);
-  FileKind later = kCacheFile;
-  later.version = 2;
-  const uint64_t offset = SealedOffset();
-  std::string file = ReadAll(path_);
-  file.replace(0, FileSeal::kBytes, EncodeSeal(later, offset, file.substr(offset)));
-  WriteAll(path_, file);
-  ExpectUnused("version 2");
-}
-
-TEST_F(CacheFileTest, AnIndexOffsetBeyondTheFileIsNotUsed) {
-  Load(weights_);
-  std::string file = ReadAll(path_);
-  const std::string index = file.substr(SealedOffset());
-  for (const uint64_t offset : {file.size() + 1, ~uint64_t{0} - index.size() + 1, uint64_t{8}}) {
-    std::string bad = file;
-    bad.replace(0, FileSeal::kBytes, EncodeSeal(kCacheFile, offset, index));
-    WriteAll(path_, bad);
-    EXPECT_THAT(CacheFile::Open({.path = path_})->Report().problems,
-                ElementsAre(HasSubstr("does not lie within")));
-  }
-}
-
-TEST_F(CacheFileTest, APayloadOutsideOfTheFileIsNotUsed) {
-  Load(weights_);
-  const std::vector<std::pair<uint64_t, uint64_t>> bad = {
-      {uint64_t{1} << 40, 8},       // beyond the end
-      {4096, uint64_t{1} << 40},    // its end is
-      {4096, ~uint64_t{0} - 4095},  // its end wraps
-      {~uint64_t{4095}, 8192},      // both
-      {0, 8},                       // over the seal
-      {4097, 8},                    // on no page
-      {4096, 0},                    // nothing
-  };
-  for (const auto& [offset, bytes] : bad) {
-    SCOPED_TRACE(absl::StrCat(offset, " + ", bytes));
-    ResealWith(offset, bytes);
-    EXPECT_THAT(CacheFile::Open({.path = path_})->Report().problems,
-                ElementsAre(HasSubstr("does not lie between")));
-  }
-  ResealWith(4096, 8);
-  EXPECT_EQ(CacheFile::Open({.path = path_})->Report().entries, 1u) << "the control";
-}
-
-TEST_F(CacheFileTest, ATensorOfAnotherSizeUnderTheSameDigestIsNotUsed) {
-  Load(weights_);
-  ResealWith(4096, 8);
-  const auto cache = CacheFile::Open({.path = path_});
-  EXPECT_TRUE(cache->Find(Digest{1, 2}, 8).has_value());
-  EXPECT_FALSE(cache->Find(Digest{1, 2}, 16).has_value());
-}
-
-TEST_F(CacheFileTest, AnIndexThatIsNoIndexIsNotUsed) {
-  Load(weights_);
-  Reseal("no flatbuffer at all", SealedOffset());
-  ExpectUnused("refers beyond its end");
 }
 
 TEST_F(CacheFileTest, AProcessThatStopsBeforeTheSaveLeavesTheOldFile) {

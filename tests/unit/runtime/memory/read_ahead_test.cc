@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "lazy_tensor/mutex.h"
 #include "lazy_tensor/source.h"
+#include "tests/support/gate.h"
 #include "tests/support/temporary_file.h"
 
 namespace npubank {
@@ -46,39 +46,15 @@ TEST_F(ReadAheadTest, AllThatIsAddedIsAskedFor) {
   EXPECT_EQ(read_ahead.bytes(), kBytes);
 }
 
-// Holds each step until it is opened.
-class Gate {
- public:
-  ReadAhead::AskForPages Ask() {
-    return [this](absl::Span<const std::byte>) {
-      MutexLock lock(mutex_);
-      at_gate_ = true;
-      changed_.NotifyAll();
-      while (!open_) changed_.Wait(mutex_);
-    };
-  }
-  void AwaitStep() {
-    MutexLock lock(mutex_);
-    while (!at_gate_) changed_.Wait(mutex_);
-  }
-  void Open() {
-    MutexLock lock(mutex_);
-    open_ = true;
-    changed_.NotifyAll();
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  bool at_gate_ ABSL_GUARDED_BY(mutex_) = false;
-  bool open_ ABSL_GUARDED_BY(mutex_) = false;
-};
+ReadAhead::AskForPages Through(Gate& gate) {
+  return [&gate](absl::Span<const std::byte>) { gate.Pass(); };
+}
 
 TEST_F(ReadAheadTest, ADropForgetsWhatWaitsAndReturnsWhenTheStepAtWorkIsDone) {
   Gate gate;
-  ReadAhead read_ahead(gate.Ask());
+  ReadAhead read_ahead(Through(gate));
   for (int i = 0; i < 50; ++i) read_ahead.Add(mapping_);
-  gate.AwaitStep();
+  gate.AwaitArrival();
   std::atomic<bool> returned{false};
   std::thread dropping([&] {
     read_ahead.Drop(mapping_);
@@ -99,9 +75,9 @@ TEST_F(ReadAheadTest, DroppingOneMappingDoesNotWaitForTheOthers) {
   const testing::TemporaryFile other_file{std::vector<std::byte>(4096)};
   const auto other = Source::OpenFile(other_file.path()).value();
   Gate gate;
-  ReadAhead read_ahead(gate.Ask());
+  ReadAhead read_ahead(Through(gate));
   read_ahead.Add(mapping_);
-  gate.AwaitStep();
+  gate.AwaitArrival();
   read_ahead.Drop(other->View(0, 4096).value());  // returns while the step stands at the gate
   read_ahead.Drop({});
   EXPECT_EQ(read_ahead.bytes(), 0u);
