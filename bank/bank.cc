@@ -1,14 +1,14 @@
-#include "bank/bank.h"
+#include "npubank/bank/bank.h"
 
 #include <new>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "bank/loader.h"
-#include "bank/registry.h"
-#include "bank/report.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/bank/books/registry.h"
+#include "npubank/bank/books/report.h"
+#include "npubank/bank/loader.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 

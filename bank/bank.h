@@ -44,13 +44,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "bank/audit.h"
-#include "bank/device_memory.h"
-#include "bank/lease.h"
-#include "bank/owner.h"
-#include "bank/snapshot.h"
-#include "lazy_tensor/lazy_tensor.h"
-#include "lazy_tensor/parallel.h"
+#include "npubank/bank/books/audit.h"
+#include "npubank/bank/device_memory.h"
+#include "npubank/bank/files/snapshot.h"
+#include "npubank/bank/lease.h"
+#include "npubank/bank/owner.h"
+#include "npubank/lazy_tensor/base/parallel.h"
+#include "npubank/lazy_tensor/lazy_tensor.h"
 
 namespace npubank {
 
@@ -67,7 +67,7 @@ struct BankOptions {
   // Tensors with equal bytes share one allocation although their recipes or files differ. Each new
   // tensor is sampled, and compared in full with those that look like it (bank/content.h).
   bool share_content = true;
-  // Evaluated tensors of earlier runs (bank/cache_file.h); Save it when the models are loaded.
+  // Evaluated tensors of earlier runs (bank/files/cache_file.h); Save it when the models are loaded.
   std::shared_ptr<CacheFile> cache = nullptr;
   // For tests: what is used in place of a content's sample, to make tensors look alike that do not.
   std::function<Digest(const Digest&)> content_hash_hook = nullptr;

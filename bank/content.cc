@@ -1,4 +1,4 @@
-#include "bank/content.h"
+#include "npubank/bank/content.h"
 
 // The state of a hash as a member.
 #define XXH_STATIC_LINKING_ONLY
@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 namespace {

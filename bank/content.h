@@ -20,8 +20,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "bank/device_memory.h"
-#include "lazy_tensor/digest.h"
+#include "npubank/bank/device_memory.h"
+#include "npubank/lazy_tensor/digest.h"
 
 namespace npubank {
 

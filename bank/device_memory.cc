@@ -1,4 +1,4 @@
-#include "bank/device_memory.h"
+#include "npubank/bank/device_memory.h"
 
 namespace npubank {
 

@@ -1,4 +1,4 @@
-#include "bank/evaluator.h"
+#include "npubank/bank/evaluator.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bank/content.h"
-#include "lazy_tensor/evaluate.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/bank/content.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/evaluation/evaluate.h"
 
 namespace npubank {
 namespace {

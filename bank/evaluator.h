@@ -21,10 +21,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "bank/cache_file.h"
-#include "bank/device_memory.h"
-#include "lazy_tensor/parallel.h"
-#include "lazy_tensor/recipe.h"
+#include "npubank/bank/device_memory.h"
+#include "npubank/bank/files/cache_file.h"
+#include "npubank/lazy_tensor/base/parallel.h"
+#include "npubank/lazy_tensor/recipe.h"
 
 namespace npubank {
 

@@ -1,4 +1,4 @@
-#include "bank/host_memory.h"
+#include "npubank/bank/host_memory.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 namespace {

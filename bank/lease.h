@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "lazy_tensor/digest.h"
-#include "lazy_tensor/shape.h"
+#include "npubank/lazy_tensor/digest.h"
+#include "npubank/lazy_tensor/shape.h"
 
 namespace npubank {
 

@@ -1,4 +1,4 @@
-#include "bank/loader.h"
+#include "npubank/bank/loader.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,9 +6,9 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "bank/content.h"
-#include "lazy_tensor/recipe_codec.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/bank/content.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/recipe_codec.h"
 
 namespace npubank {
 namespace {

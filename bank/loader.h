@@ -17,12 +17,12 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "bank/bank.h"
-#include "bank/budget.h"
-#include "bank/cache_file.h"
-#include "bank/device_memory.h"
-#include "bank/evaluator.h"
-#include "bank/registry.h"
+#include "npubank/bank/bank.h"
+#include "npubank/bank/books/budget.h"
+#include "npubank/bank/books/registry.h"
+#include "npubank/bank/device_memory.h"
+#include "npubank/bank/evaluator.h"
+#include "npubank/bank/files/cache_file.h"
 
 namespace npubank {
 

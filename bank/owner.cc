@@ -1,4 +1,4 @@
-#include "bank/owner.h"
+#include "npubank/bank/owner.h"
 
 #include <utility>
 

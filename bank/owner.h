@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe.h"
 
 namespace npubank {
 

@@ -6,7 +6,7 @@
 //     ... load, run ...
 //     owner.Release();
 //   }  // fails, with the list, if source bytes, device bytes, tensors, owners or leases are left,
-//      // or if the books do not agree any more (bank/audit.h)
+//      // or if the books do not agree any more (bank/books/audit.h)
 //
 // Left is what was not there when the scope began, by three counts that know nothing of each other:
 // the bank's books, the device memory's own count, and the bytes that recipes hold in this process.
@@ -28,8 +28,8 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "bank/bank.h"
-#include "lazy_tensor/retention.h"
+#include "npubank/bank/bank.h"
+#include "npubank/lazy_tensor/sources/retention.h"
 
 namespace npubank {
 

@@ -1,7 +1,13 @@
 # What every target of the project is built with, and short ways to declare libraries and tests.
 
+# Every include begins with npubank/, so that nobody's own "bank/bank.h" is mistaken for one of ours: the source
+# folder goes by that name in the build folder, and what flatc generates lies beside it in the same shape.
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include/npubank SYMBOLIC)
+set(NPUBANK_GENERATED_DIR ${PROJECT_BINARY_DIR}/generated)
+
 add_library(npubank_options INTERFACE)
-target_include_directories(npubank_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+target_include_directories(npubank_options INTERFACE ${PROJECT_BINARY_DIR}/include ${NPUBANK_GENERATED_DIR})
 target_compile_options(npubank_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
 if(NPUBANK_WERROR)
   target_compile_options(npubank_options INTERFACE -Werror)
@@ -16,17 +22,18 @@ if(NPUBANK_SANITIZE)
 endif()
 
 # npubank_library(NAME SOURCES a.cc ... SCHEMAS x.fbs ... DEPS target ...)
-# A static library; each schema becomes <build>/<folder>/x_generated.h, included by that path.
+# A static library; each schema is included as npubank/<its folder>/x_generated.h.
 function(npubank_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;SCHEMAS;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC npubank_options ${ARG_DEPS})
-  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   foreach(schema ${ARG_SCHEMAS})
     get_filename_component(stem ${schema} NAME_WE)
-    set(generated ${PROJECT_BINARY_DIR}/${folder}/${stem}_generated.h)
+    get_filename_component(folder ${CMAKE_CURRENT_SOURCE_DIR}/${schema} DIRECTORY)
+    file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${folder})
+    set(generated ${NPUBANK_GENERATED_DIR}/npubank/${folder}/${stem}_generated.h)
     add_custom_command(OUTPUT ${generated}
-      COMMAND flatbuffers::flatc --cpp --scoped-enums --cpp-std c++17 -o ${PROJECT_BINARY_DIR}/${folder}
+      COMMAND flatbuffers::flatc --cpp --scoped-enums --cpp-std c++17 -o ${NPUBANK_GENERATED_DIR}/npubank/${folder}
               ${CMAKE_CURRENT_SOURCE_DIR}/${schema}
       DEPENDS ${schema})
     target_sources(${name} PRIVATE ${generated})

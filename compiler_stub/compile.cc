@@ -1,14 +1,14 @@
-#include "compiler_stub/compile.h"
+#include "npubank/compiler_stub/compile.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "compiler_stub/compile_graph.h"
-#include "compiler_stub/function_check.h"
-#include "compiler_stub/llama.h"
-#include "compiler_stub/submodel_blob.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/compiler_stub/blob/function_check.h"
+#include "npubank/compiler_stub/blob/submodel_blob.h"
+#include "npubank/compiler_stub/compile_graph.h"
+#include "npubank/compiler_stub/frontend/llama.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 namespace {

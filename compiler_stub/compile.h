@@ -30,9 +30,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "compiler_stub/planner/lifetimes.h"
-#include "lazy_tensor/formats/model_config.h"
-#include "lazy_tensor/recipe.h"
+#include "npubank/compiler_stub/planner/lifetimes.h"
+#include "npubank/lazy_tensor/formats/model_config.h"
+#include "npubank/lazy_tensor/recipe.h"
 
 namespace npubank {
 

@@ -1,4 +1,4 @@
-#include "compiler_stub/compile_graph.h"
+#include "npubank/compiler_stub/compile_graph.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,16 +9,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler_stub/body.h"
-#include "compiler_stub/closure.h"
-#include "compiler_stub/function_check.h"
-#include "compiler_stub/partition.h"
-#include "compiler_stub/planner/lifetimes.h"
-#include "compiler_stub/planner/planner.h"
-#include "compiler_stub/planner/validator.h"
-#include "compiler_stub/schedule_view.h"
-#include "lazy_tensor/recipe_codec.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/compiler_stub/blob/function_check.h"
+#include "npubank/compiler_stub/partition/body.h"
+#include "npubank/compiler_stub/partition/closure.h"
+#include "npubank/compiler_stub/partition/partition.h"
+#include "npubank/compiler_stub/planner/lifetimes.h"
+#include "npubank/compiler_stub/planner/planner.h"
+#include "npubank/compiler_stub/planner/validator.h"
+#include "npubank/compiler_stub/views/schedule_view.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/recipe_codec.h"
 
 namespace npubank {
 namespace {

@@ -11,9 +11,9 @@
 #define NPUBANK_COMPILER_STUB_COMPILE_GRAPH_H_
 
 #include "absl/status/statusor.h"
-#include "compiler_stub/compile.h"
-#include "compiler_stub/graph.h"
-#include "compiler_stub/submodel_blob.h"
+#include "npubank/compiler_stub/blob/submodel_blob.h"
+#include "npubank/compiler_stub/compile.h"
+#include "npubank/compiler_stub/frontend/graph.h"
 
 namespace npubank {
 

@@ -1,4 +1,4 @@
-#include "lazy_tensor/digest.h"
+#include "npubank/lazy_tensor/digest.h"
 
 #include <xxhash.h>
 

@@ -1,4 +1,4 @@
-#include "lazy_tensor/element_type.h"
+#include "npubank/lazy_tensor/element_type.h"
 
 #include <array>
 

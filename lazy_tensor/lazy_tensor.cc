@@ -1,10 +1,10 @@
-#include "lazy_tensor/lazy_tensor.h"
+#include "npubank/lazy_tensor/lazy_tensor.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lazy_tensor/mutex.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 namespace {

@@ -22,10 +22,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "lazy_tensor/digest.h"
-#include "lazy_tensor/evaluate.h"
-#include "lazy_tensor/recipe.h"
-#include "lazy_tensor/shape.h"
+#include "npubank/lazy_tensor/digest.h"
+#include "npubank/lazy_tensor/evaluation/evaluate.h"
+#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/shape.h"
 
 namespace npubank {
 

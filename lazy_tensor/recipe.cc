@@ -1,4 +1,4 @@
-#include "lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe.h"
 
 #include <algorithm>
 #include <array>
@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "lazy_tensor/kernels/convert.h"
-#include "lazy_tensor/recipe_internal.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/kernels/convert.h"
+#include "npubank/lazy_tensor/recipe_internal.h"
 
 namespace npubank {
 namespace {

@@ -26,11 +26,11 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "lazy_tensor/digest.h"
-#include "lazy_tensor/kernels/blocks.h"
-#include "lazy_tensor/retention.h"
-#include "lazy_tensor/shape.h"
-#include "lazy_tensor/source.h"
+#include "npubank/lazy_tensor/digest.h"
+#include "npubank/lazy_tensor/kernels/blocks.h"
+#include "npubank/lazy_tensor/shape.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/lazy_tensor/sources/source.h"
 
 namespace npubank {
 

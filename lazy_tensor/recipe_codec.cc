@@ -1,4 +1,4 @@
-#include "lazy_tensor/recipe_codec.h"
+#include "npubank/lazy_tensor/recipe_codec.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lazy_tensor/recipe_generated.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/recipe_generated.h"
 
 namespace npubank {
 namespace {

@@ -24,7 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe.h"
 
 namespace npubank {
 

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "lazy_tensor/digest.h"
-#include "lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/digest.h"
+#include "npubank/lazy_tensor/recipe.h"
 
 namespace npubank::internal {
 

@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lazy_tensor/kernels/convert.h"
-#include "lazy_tensor/kernels/dequantize.h"
-#include "lazy_tensor/recipe.h"
-#include "lazy_tensor/recipe_internal.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/kernels/convert.h"
+#include "npubank/lazy_tensor/kernels/dequantize.h"
+#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe_internal.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "lazy_tensor/shape.h"
+#include "npubank/lazy_tensor/shape.h"
 
 #include <utility>
 

@@ -1,6 +1,6 @@
-#include "runtime/model_files.h"
+#include "npubank/runtime/model_files.h"
 
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 

@@ -23,9 +23,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "bank/owner.h"
-#include "lazy_tensor/mutex.h"
-#include "lazy_tensor/recipe.h"
+#include "npubank/bank/owner.h"
+#include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/lazy_tensor/recipe.h"
 
 namespace npubank {
 

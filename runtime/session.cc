@@ -1,11 +1,11 @@
-#include "runtime/session.h"
+#include "npubank/runtime/session.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <utility>
 
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 namespace {

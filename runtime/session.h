@@ -41,13 +41,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "bank/bank.h"
-#include "bank/device_memory.h"
-#include "runtime/level_zero/buffer.h"
-#include "runtime/level_zero/commands.h"
-#include "runtime/level_zero/device.h"
-#include "runtime/model_files.h"
-#include "runtime/submodel.h"
+#include "npubank/bank/bank.h"
+#include "npubank/bank/device_memory.h"
+#include "npubank/runtime/level_zero/buffer.h"
+#include "npubank/runtime/level_zero/commands.h"
+#include "npubank/runtime/level_zero/device.h"
+#include "npubank/runtime/model_files.h"
+#include "npubank/runtime/submodel.h"
 
 namespace npubank {
 

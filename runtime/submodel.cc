@@ -1,11 +1,11 @@
-#include "runtime/submodel.h"
+#include "npubank/runtime/submodel.h"
 
 #include <cstddef>
 #include <utility>
 
-#include "lazy_tensor/lazy_tensor.h"
-#include "lazy_tensor/recipe_codec.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/lazy_tensor.h"
+#include "npubank/lazy_tensor/recipe_codec.h"
 
 namespace npubank {
 

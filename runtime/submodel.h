@@ -27,11 +27,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "bank/bank.h"
-#include "compiler_stub/submodel_blob.h"
-#include "runtime/level_zero/commands.h"
-#include "runtime/level_zero/graph.h"
-#include "runtime/model_files.h"
+#include "npubank/bank/bank.h"
+#include "npubank/compiler_stub/blob/submodel_blob.h"
+#include "npubank/runtime/level_zero/commands.h"
+#include "npubank/runtime/level_zero/graph.h"
+#include "npubank/runtime/model_files.h"
 
 namespace npubank {
 

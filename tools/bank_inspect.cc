@@ -15,12 +15,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "bank/snapshot.h"
-#include "lazy_tensor/status_macros.h"
-#include "tools/command_line.h"
-#include "tools/plan_text.h"
-#include "tools/snapshot_findings.h"
-#include "tools/snapshot_text.h"
+#include "npubank/bank/files/snapshot.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/tools/command_line.h"
+#include "npubank/tools/reports/plan_text.h"
+#include "npubank/tools/reports/snapshot_findings.h"
+#include "npubank/tools/reports/snapshot_text.h"
 
 ABSL_FLAG(std::string, format, "table", "table, json or csv");
 ABSL_FLAG(

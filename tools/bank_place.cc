@@ -1,9 +1,9 @@
-#include "tools/bank_place.h"
+#include "npubank/tools/bank_place.h"
 
 #include <utility>
 
-#include "lazy_tensor/status_macros.h"
-#include "runtime/level_zero/software_npu_extension.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/runtime/level_zero/software_npu_extension.h"
 
 namespace npubank {
 

@@ -11,9 +11,9 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "bank/bank.h"
-#include "runtime/level_zero/device.h"
-#include "runtime/memory/npu_memory.h"
+#include "npubank/bank/bank.h"
+#include "npubank/runtime/level_zero/device.h"
+#include "npubank/runtime/memory/npu_memory.h"
 
 namespace npubank {
 

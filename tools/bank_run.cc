@@ -17,11 +17,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "bank/cache_file.h"
-#include "lazy_tensor/status_macros.h"
-#include "tools/command_line.h"
-#include "tools/model_run.h"
-#include "tools/model_turns.h"
+#include "npubank/bank/files/cache_file.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/tools/command_line.h"
+#include "npubank/tools/model_run.h"
+#include "npubank/tools/model_turns.h"
 
 namespace {
 

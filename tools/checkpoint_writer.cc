@@ -1,4 +1,4 @@
-#include "tools/checkpoint_writer.h"
+#include "npubank/tools/checkpoint_writer.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,10 +14,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "lazy_tensor/formats/model_config.h"
-#include "lazy_tensor/kernels/convert.h"
-#include "lazy_tensor/shape.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/formats/model_config.h"
+#include "npubank/lazy_tensor/kernels/convert.h"
+#include "npubank/lazy_tensor/shape.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/command_line.h"
+#include "npubank/tools/command_line.h"
 
 #include <cstdio>
 

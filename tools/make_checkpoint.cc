@@ -11,10 +11,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "lazy_tensor/element_type.h"
-#include "lazy_tensor/status_macros.h"
-#include "tools/checkpoint_writer.h"
-#include "tools/command_line.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/element_type.h"
+#include "npubank/tools/checkpoint_writer.h"
+#include "npubank/tools/command_line.h"
 
 ABSL_FLAG(std::string, out, "", "folder to write; made if it does not exist");
 ABSL_FLAG(int64_t, layers, 12, "decoder layers");

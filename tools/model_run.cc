@@ -1,16 +1,16 @@
-#include "tools/model_run.h"
+#include "npubank/tools/model_run.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
-#include "bank/atomic_file.h"
-#include "lazy_tensor/formats/checkpoint.h"
-#include "lazy_tensor/formats/vocabulary.h"
-#include "lazy_tensor/retention.h"
-#include "lazy_tensor/status_macros.h"
-#include "tools/progress_bar.h"
-#include "tools/stopwatch.h"
+#include "npubank/lazy_tensor/base/atomic_file.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/lazy_tensor/formats/vocabulary.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tools/progress_bar.h"
+#include "npubank/tools/stopwatch.h"
 
 namespace npubank {
 namespace {

@@ -19,12 +19,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "compiler_stub/compile.h"
-#include "runtime/session.h"
-#include "tools/bank_place.h"
-#include "tools/memory_monitor.h"
-#include "tools/run_report.h"
-#include "tools/tokenizer.h"
+#include "npubank/compiler_stub/compile.h"
+#include "npubank/runtime/session.h"
+#include "npubank/tools/bank_place.h"
+#include "npubank/tools/reports/memory_monitor.h"
+#include "npubank/tools/reports/run_report.h"
+#include "npubank/tools/tokenizer.h"
 
 namespace npubank {
 

@@ -1,4 +1,4 @@
-#include "tools/model_turns.h"
+#include "npubank/tools/model_turns.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lazy_tensor/retention.h"
-#include "lazy_tensor/status_macros.h"
-#include "tools/stopwatch.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tools/stopwatch.h"
 
 namespace npubank {
 namespace {

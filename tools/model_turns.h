@@ -22,10 +22,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "tools/bank_place.h"
-#include "tools/memory_monitor.h"
-#include "tools/model_run.h"
-#include "tools/turns_report.h"
+#include "npubank/tools/bank_place.h"
+#include "npubank/tools/model_run.h"
+#include "npubank/tools/reports/memory_monitor.h"
+#include "npubank/tools/reports/turns_report.h"
 
 namespace npubank {
 

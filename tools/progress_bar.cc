@@ -1,4 +1,4 @@
-#include "tools/progress_bar.h"
+#include "npubank/tools/progress_bar.h"
 
 #include <unistd.h>
 

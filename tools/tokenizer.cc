@@ -1,4 +1,4 @@
-#include "tools/tokenizer.h"
+#include "npubank/tools/tokenizer.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -25,7 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "lazy_tensor/formats/vocabulary.h"
+#include "npubank/lazy_tensor/formats/vocabulary.h"
 
 namespace npubank {
 

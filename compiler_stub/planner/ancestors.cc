@@ -1,4 +1,4 @@
-#include "compiler_stub/planner/ancestors.h"
+#include "npubank/compiler_stub/planner/ancestors.h"
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"

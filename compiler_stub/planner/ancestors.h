@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "compiler_stub/planner/graph.h"
+#include "npubank/compiler_stub/planner/graph.h"
 
 namespace npubank {
 

@@ -1,4 +1,4 @@
-#include "compiler_stub/planner/antichain.h"
+#include "npubank/compiler_stub/planner/antichain.h"
 
 #include <algorithm>
 #include <numeric>

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "compiler_stub/planner/problem.h"
+#include "npubank/compiler_stub/planner/problem.h"
 
 namespace npubank {
 

@@ -1,9 +1,9 @@
-#include "compiler_stub/planner/chains.h"
+#include "npubank/compiler_stub/planner/chains.h"
 
 #include <algorithm>
 
 #include "absl/types/span.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 namespace {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler_stub/planner/graph.h"
+#include "npubank/compiler_stub/planner/graph.h"
 
 namespace npubank {
 

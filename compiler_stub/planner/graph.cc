@@ -1,4 +1,4 @@
-#include "compiler_stub/planner/graph.h"
+#include "npubank/compiler_stub/planner/graph.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
-#include "compiler_stub/planner/problem.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/compiler_stub/planner/problem.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "compiler_stub/planner/groups.h"
+#include "npubank/compiler_stub/planner/groups.h"
 
 #include <algorithm>
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "compiler_stub/planner/ancestors.h"
-#include "compiler_stub/planner/graph.h"
-#include "compiler_stub/planner/lifetimes.h"
+#include "npubank/compiler_stub/planner/ancestors.h"
+#include "npubank/compiler_stub/planner/graph.h"
+#include "npubank/compiler_stub/planner/lifetimes.h"
 
 namespace npubank {
 

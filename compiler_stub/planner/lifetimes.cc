@@ -1,12 +1,12 @@
-#include "compiler_stub/planner/lifetimes.h"
+#include "npubank/compiler_stub/planner/lifetimes.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "compiler_stub/planner/ancestors.h"
-#include "compiler_stub/planner/groups.h"
-#include "compiler_stub/planner/validator.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/compiler_stub/planner/ancestors.h"
+#include "npubank/compiler_stub/planner/groups.h"
+#include "npubank/compiler_stub/planner/validator.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 namespace {

@@ -28,9 +28,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler_stub/planner/graph.h"
-#include "compiler_stub/planner/planner.h"
-#include "compiler_stub/planner/problem.h"
+#include "npubank/compiler_stub/planner/graph.h"
+#include "npubank/compiler_stub/planner/planner.h"
+#include "npubank/compiler_stub/planner/problem.h"
 
 namespace npubank {
 

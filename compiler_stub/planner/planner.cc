@@ -1,16 +1,16 @@
-#include "compiler_stub/planner/planner.h"
+#include "npubank/compiler_stub/planner/planner.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "compiler_stub/planner/antichain.h"
-#include "compiler_stub/planner/conflicts.h"
-#include "compiler_stub/planner/heuristics.h"
-#include "compiler_stub/planner/search.h"
-#include "compiler_stub/planner/search_space.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/compiler_stub/planner/antichain.h"
+#include "npubank/compiler_stub/planner/search/conflicts.h"
+#include "npubank/compiler_stub/planner/search/heuristics.h"
+#include "npubank/compiler_stub/planner/search/search.h"
+#include "npubank/compiler_stub/planner/search/search_space.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 namespace {

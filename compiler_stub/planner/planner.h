@@ -30,7 +30,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "compiler_stub/planner/problem.h"
+#include "npubank/compiler_stub/planner/problem.h"
 
 namespace npubank {
 

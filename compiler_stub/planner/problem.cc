@@ -1,10 +1,10 @@
-#include "compiler_stub/planner/problem.h"
+#include "npubank/compiler_stub/planner/problem.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 namespace {

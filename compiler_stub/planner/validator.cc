@@ -1,4 +1,4 @@
-#include "compiler_stub/planner/validator.h"
+#include "npubank/compiler_stub/planner/validator.h"
 
 #include <limits>
 #include <set>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 namespace {

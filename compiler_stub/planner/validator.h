@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "compiler_stub/planner/problem.h"
+#include "npubank/compiler_stub/planner/problem.h"
 
 namespace npubank {
 

@@ -1,4 +1,4 @@
-#include "lazy_tensor/formats/checkpoint.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
 
 #include <sys/stat.h>
 
@@ -11,10 +11,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "lazy_tensor/formats/gguf.h"
-#include "lazy_tensor/formats/gguf_model.h"
-#include "lazy_tensor/formats/json.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/formats/gguf.h"
+#include "npubank/lazy_tensor/formats/gguf_model.h"
+#include "npubank/lazy_tensor/formats/json.h"
 
 namespace npubank {
 namespace {

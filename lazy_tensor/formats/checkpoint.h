@@ -27,13 +27,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "lazy_tensor/formats/model_config.h"
-#include "lazy_tensor/formats/quantization.h"
-#include "lazy_tensor/formats/safetensors.h"
-#include "lazy_tensor/formats/vocabulary.h"
-#include "lazy_tensor/kernels/blocks.h"
-#include "lazy_tensor/recipe.h"
-#include "lazy_tensor/source.h"
+#include "npubank/lazy_tensor/formats/model_config.h"
+#include "npubank/lazy_tensor/formats/quantization.h"
+#include "npubank/lazy_tensor/formats/safetensors.h"
+#include "npubank/lazy_tensor/formats/vocabulary.h"
+#include "npubank/lazy_tensor/kernels/blocks.h"
+#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/sources/source.h"
 
 namespace npubank {
 

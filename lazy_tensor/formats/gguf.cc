@@ -1,4 +1,4 @@
-#include "lazy_tensor/formats/gguf.h"
+#include "npubank/lazy_tensor/formats/gguf.h"
 
 #include <algorithm>
 #include <array>
@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "lazy_tensor/formats/json.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/formats/json.h"
 
 namespace npubank {
 namespace {

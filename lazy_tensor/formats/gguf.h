@@ -28,10 +28,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "lazy_tensor/element_type.h"
-#include "lazy_tensor/kernels/blocks.h"
-#include "lazy_tensor/shape.h"
-#include "lazy_tensor/source.h"
+#include "npubank/lazy_tensor/element_type.h"
+#include "npubank/lazy_tensor/kernels/blocks.h"
+#include "npubank/lazy_tensor/shape.h"
+#include "npubank/lazy_tensor/sources/source.h"
 
 namespace npubank {
 

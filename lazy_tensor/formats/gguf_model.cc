@@ -1,4 +1,4 @@
-#include "lazy_tensor/formats/gguf_model.h"
+#include "npubank/lazy_tensor/formats/gguf_model.h"
 
 #include <bit>
 #include <cmath>
@@ -15,8 +15,8 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
-#include "lazy_tensor/formats/json.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/formats/json.h"
 
 namespace npubank {
 namespace {

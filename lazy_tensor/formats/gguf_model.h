@@ -17,10 +17,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "lazy_tensor/formats/gguf.h"
-#include "lazy_tensor/formats/model_config.h"
-#include "lazy_tensor/formats/vocabulary.h"
-#include "lazy_tensor/source.h"
+#include "npubank/lazy_tensor/formats/gguf.h"
+#include "npubank/lazy_tensor/formats/model_config.h"
+#include "npubank/lazy_tensor/formats/vocabulary.h"
+#include "npubank/lazy_tensor/sources/source.h"
 
 namespace npubank {
 

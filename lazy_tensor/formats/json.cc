@@ -1,4 +1,4 @@
-#include "lazy_tensor/formats/json.h"
+#include "npubank/lazy_tensor/formats/json.h"
 
 #include <memory>
 #include <utility>
@@ -8,8 +8,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "lazy_tensor/source.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/sources/source.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "lazy_tensor/formats/json_fields.h"
+#include "npubank/lazy_tensor/formats/json_fields.h"
 
 #include <cmath>
 

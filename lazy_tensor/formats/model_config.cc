@@ -1,4 +1,4 @@
-#include "lazy_tensor/formats/model_config.h"
+#include "npubank/lazy_tensor/formats/model_config.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -6,10 +6,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "lazy_tensor/formats/json.h"
-#include "lazy_tensor/formats/json_fields.h"
-#include "lazy_tensor/formats/rope.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/formats/json.h"
+#include "npubank/lazy_tensor/formats/json_fields.h"
+#include "npubank/lazy_tensor/formats/rope.h"
 
 namespace npubank {
 namespace {

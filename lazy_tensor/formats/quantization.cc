@@ -1,4 +1,4 @@
-#include "lazy_tensor/formats/quantization.h"
+#include "npubank/lazy_tensor/formats/quantization.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -11,10 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
-#include "lazy_tensor/evaluate.h"
-#include "lazy_tensor/formats/json.h"
-#include "lazy_tensor/formats/json_fields.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/evaluation/evaluate.h"
+#include "npubank/lazy_tensor/formats/json.h"
+#include "npubank/lazy_tensor/formats/json_fields.h"
 
 namespace npubank {
 namespace {

@@ -27,7 +27,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe.h"
 
 namespace npubank {
 

@@ -1,4 +1,4 @@
-#include "lazy_tensor/formats/safetensors.h"
+#include "npubank/lazy_tensor/formats/safetensors.h"
 
 #include <algorithm>
 #include <array>
@@ -10,9 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "lazy_tensor/element_type.h"
-#include "lazy_tensor/formats/json.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/element_type.h"
+#include "npubank/lazy_tensor/formats/json.h"
 
 namespace npubank {
 namespace {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "lazy_tensor/shape.h"
-#include "lazy_tensor/source.h"
+#include "npubank/lazy_tensor/shape.h"
+#include "npubank/lazy_tensor/sources/source.h"
 
 namespace npubank {
 

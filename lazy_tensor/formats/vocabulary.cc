@@ -1,4 +1,4 @@
-#include "lazy_tensor/formats/vocabulary.h"
+#include "npubank/lazy_tensor/formats/vocabulary.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "lazy_tensor/formats/json.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/formats/json.h"
 
 namespace npubank {
 namespace {

@@ -25,7 +25,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "lazy_tensor/element_type.h"
+#include "npubank/lazy_tensor/element_type.h"
 
 namespace npubank::kernels {
 

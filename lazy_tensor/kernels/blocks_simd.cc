@@ -5,16 +5,16 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "lazy_tensor/kernels/block_layout.h"
-#include "lazy_tensor/kernels/blocks.h"
+#include "npubank/lazy_tensor/kernels/block_layout.h"
+#include "npubank/lazy_tensor/kernels/blocks.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "lazy_tensor/kernels/blocks_simd.cc"
+#define HWY_TARGET_INCLUDE "npubank/lazy_tensor/kernels/blocks_simd.cc"
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #if HWY_TARGET != HWY_SCALAR
-#include "lazy_tensor/kernels/simd-inl.h"
+#include "npubank/lazy_tensor/kernels/simd-inl.h"
 #endif
 
 HWY_BEFORE_NAMESPACE();

@@ -1,10 +1,10 @@
-#include "lazy_tensor/kernels/convert.h"
+#include "npubank/lazy_tensor/kernels/convert.h"
 
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 
-#include "lazy_tensor/kernels/float_bits.h"
+#include "npubank/lazy_tensor/kernels/float_bits.h"
 
 namespace npubank::kernels {
 namespace {

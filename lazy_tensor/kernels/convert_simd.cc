@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "lazy_tensor/kernels/convert.h"
+#include "npubank/lazy_tensor/kernels/convert.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "lazy_tensor/kernels/convert_simd.cc"
+#define HWY_TARGET_INCLUDE "npubank/lazy_tensor/kernels/convert_simd.cc"
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #if HWY_TARGET != HWY_SCALAR
-#include "lazy_tensor/kernels/simd-inl.h"
+#include "npubank/lazy_tensor/kernels/simd-inl.h"
 #endif
 
 HWY_BEFORE_NAMESPACE();

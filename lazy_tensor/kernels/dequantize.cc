@@ -1,20 +1,20 @@
 // Dequantize, compiled once per instruction set, and its plain loop.
 
-#include "lazy_tensor/kernels/dequantize.h"
+#include "npubank/lazy_tensor/kernels/dequantize.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
-#include "lazy_tensor/kernels/convert.h"
+#include "npubank/lazy_tensor/kernels/convert.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "lazy_tensor/kernels/dequantize.cc"
+#define HWY_TARGET_INCLUDE "npubank/lazy_tensor/kernels/dequantize.cc"
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #if HWY_TARGET != HWY_SCALAR
-#include "lazy_tensor/kernels/simd-inl.h"
+#include "npubank/lazy_tensor/kernels/simd-inl.h"
 #endif
 
 HWY_BEFORE_NAMESPACE();

@@ -19,7 +19,7 @@
 
 #include <cstddef>
 
-#include "lazy_tensor/element_type.h"
+#include "npubank/lazy_tensor/element_type.h"
 
 namespace npubank::kernels {
 

@@ -1,13 +1,13 @@
 // GPTQ and AWQ words, compiled once per instruction set, and the plain loops.
 
-#include "lazy_tensor/kernels/packing.h"
+#include "npubank/lazy_tensor/kernels/packing.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "lazy_tensor/kernels/packing.cc"
+#define HWY_TARGET_INCLUDE "npubank/lazy_tensor/kernels/packing.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 

@@ -1,10 +1,10 @@
-#include "lazy_tensor/kernels/permute.h"
+#include "npubank/lazy_tensor/kernels/permute.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "lazy_tensor/kernels/convert.h"
-#include "lazy_tensor/kernels/transpose.h"
+#include "npubank/lazy_tensor/kernels/convert.h"
+#include "npubank/lazy_tensor/kernels/transpose.h"
 
 namespace npubank::kernels {
 namespace {

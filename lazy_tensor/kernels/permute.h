@@ -22,7 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lazy_tensor/element_type.h"
+#include "npubank/lazy_tensor/element_type.h"
 
 namespace npubank::kernels {
 

@@ -19,7 +19,7 @@
 #include <limits>
 
 #include "hwy/highway.h"
-#include "lazy_tensor/kernels/float_bits.h"
+#include "npubank/lazy_tensor/kernels/float_bits.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace npubank::kernels::HWY_NAMESPACE {

@@ -1,12 +1,12 @@
 // Transpose, compiled once per instruction set.
 
-#include "lazy_tensor/kernels/transpose.h"
+#include "npubank/lazy_tensor/kernels/transpose.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 
-#include "lazy_tensor/kernels/convert.h"
+#include "npubank/lazy_tensor/kernels/convert.h"
 
 #ifndef NPUBANK_LAZY_TENSOR_KERNELS_TRANSPOSE_ELEMENTS_
 #define NPUBANK_LAZY_TENSOR_KERNELS_TRANSPOSE_ELEMENTS_
@@ -23,7 +23,7 @@ struct Elements {
 #endif
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "lazy_tensor/kernels/transpose.cc"
+#define HWY_TARGET_INCLUDE "npubank/lazy_tensor/kernels/transpose.cc"
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"

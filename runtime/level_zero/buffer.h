@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "runtime/level_zero/device.h"
+#include "npubank/runtime/level_zero/device.h"
 
 namespace npubank::level_zero {
 

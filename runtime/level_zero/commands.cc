@@ -1,11 +1,11 @@
-#include "runtime/level_zero/commands.h"
+#include "npubank/runtime/level_zero/commands.h"
 
 #include <chrono>
 #include <thread>
 #include <utility>
 
-#include "lazy_tensor/status_macros.h"
-#include "runtime/level_zero/result.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/runtime/level_zero/result.h"
 
 namespace npubank::level_zero {
 namespace {

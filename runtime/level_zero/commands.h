@@ -19,8 +19,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/level_zero/device.h"
-#include "runtime/level_zero/handle.h"
+#include "npubank/runtime/level_zero/device.h"
+#include "npubank/runtime/level_zero/handle.h"
 
 namespace npubank::level_zero {
 

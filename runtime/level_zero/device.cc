@@ -1,11 +1,11 @@
-#include "runtime/level_zero/device.h"
+#include "npubank/runtime/level_zero/device.h"
 
 #include <cstring>
 #include <utility>
 #include <vector>
 
-#include "lazy_tensor/status_macros.h"
-#include "runtime/level_zero/result.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/runtime/level_zero/result.h"
 
 namespace npubank::level_zero {
 namespace {

@@ -17,10 +17,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "runtime/level_zero/graph_extension.h"
-#include "runtime/level_zero/handle.h"
-#include "runtime/level_zero/loader.h"
-#include "runtime/level_zero/software_npu_extension.h"
+#include "npubank/runtime/level_zero/graph_extension.h"
+#include "npubank/runtime/level_zero/handle.h"
+#include "npubank/runtime/level_zero/loader.h"
+#include "npubank/runtime/level_zero/software_npu_extension.h"
 
 namespace npubank::level_zero {
 

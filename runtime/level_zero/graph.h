@@ -20,7 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "runtime/level_zero/device.h"
+#include "npubank/runtime/level_zero/device.h"
 
 namespace npubank::level_zero {
 

@@ -1,12 +1,12 @@
-#include "runtime/level_zero/imported_memory.h"
+#include "npubank/runtime/level_zero/imported_memory.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <vector>
 
-#include "lazy_tensor/status_macros.h"
-#include "runtime/level_zero/result.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/runtime/level_zero/result.h"
 
 namespace npubank::level_zero {
 namespace {

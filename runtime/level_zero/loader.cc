@@ -1,4 +1,4 @@
-#include "runtime/level_zero/loader.h"
+#include "npubank/runtime/level_zero/loader.h"
 
 #include <dlfcn.h>
 #include <level_zero/ze_api.h>
@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "lazy_tensor/mutex.h"
-#include "lazy_tensor/status_macros.h"
-#include "runtime/level_zero/result.h"
+#include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/runtime/level_zero/result.h"
 
 namespace npubank::level_zero {
 namespace {

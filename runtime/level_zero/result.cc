@@ -1,4 +1,4 @@
-#include "runtime/level_zero/result.h"
+#include "npubank/runtime/level_zero/result.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

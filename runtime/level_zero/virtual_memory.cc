@@ -1,7 +1,7 @@
-#include "runtime/level_zero/virtual_memory.h"
+#include "npubank/runtime/level_zero/virtual_memory.h"
 
-#include "lazy_tensor/status_macros.h"
-#include "runtime/level_zero/result.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/runtime/level_zero/result.h"
 
 namespace npubank::level_zero {
 namespace {

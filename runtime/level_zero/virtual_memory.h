@@ -21,7 +21,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "runtime/level_zero/device.h"
+#include "npubank/runtime/level_zero/device.h"
 
 namespace npubank::level_zero {
 

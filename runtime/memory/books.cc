@@ -1,4 +1,4 @@
-#include "runtime/memory/books.h"
+#include "npubank/runtime/memory/books.h"
 
 #include <algorithm>
 

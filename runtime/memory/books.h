@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
-#include "bank/device_memory.h"
-#include "lazy_tensor/mutex.h"
+#include "npubank/bank/device_memory.h"
+#include "npubank/lazy_tensor/base/mutex.h"
 
 namespace npubank {
 

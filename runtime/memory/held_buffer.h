@@ -6,8 +6,8 @@
 #include <memory>
 #include <utility>
 
-#include "runtime/level_zero/buffer.h"
-#include "runtime/memory/books.h"
+#include "npubank/runtime/level_zero/buffer.h"
+#include "npubank/runtime/memory/books.h"
 
 namespace npubank {
 

@@ -1,4 +1,4 @@
-#include "runtime/memory/imports.h"
+#include "npubank/runtime/memory/imports.h"
 
 #include <map>
 #include <optional>
@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lazy_tensor/mutex.h"
-#include "lazy_tensor/status_macros.h"
-#include "runtime/level_zero/imported_memory.h"
+#include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/runtime/level_zero/imported_memory.h"
 
 namespace npubank {
 namespace {

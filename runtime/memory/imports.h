@@ -31,9 +31,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "lazy_tensor/source.h"
-#include "runtime/level_zero/device.h"
-#include "runtime/memory/read_ahead.h"
+#include "npubank/lazy_tensor/sources/source.h"
+#include "npubank/runtime/level_zero/device.h"
+#include "npubank/runtime/memory/read_ahead.h"
 
 namespace npubank {
 

@@ -1,4 +1,4 @@
-#include "runtime/memory/npu_memory.h"
+#include "npubank/runtime/memory/npu_memory.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -8,15 +8,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lazy_tensor/mutex.h"
-#include "lazy_tensor/status_macros.h"
-#include "runtime/memory/books.h"
-#include "runtime/memory/committed.h"
-#include "runtime/memory/imports.h"
-#include "runtime/memory/placed.h"
-#include "runtime/memory/shared_tiles.h"
-#include "runtime/memory/tiled.h"
-#include "runtime/memory/upload.h"
+#include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/runtime/memory/books.h"
+#include "npubank/runtime/memory/imports.h"
+#include "npubank/runtime/memory/strategies/committed.h"
+#include "npubank/runtime/memory/strategies/placed.h"
+#include "npubank/runtime/memory/strategies/shared_tiles.h"
+#include "npubank/runtime/memory/strategies/tiled.h"
+#include "npubank/runtime/memory/upload.h"
 
 namespace npubank {
 namespace {

@@ -31,8 +31,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "bank/device_memory.h"
-#include "runtime/level_zero/device.h"
+#include "npubank/bank/device_memory.h"
+#include "npubank/runtime/level_zero/device.h"
 
 namespace npubank {
 

@@ -1,4 +1,4 @@
-#include "runtime/memory/read_ahead.h"
+#include "npubank/runtime/memory/read_ahead.h"
 
 #include <sys/mman.h>
 

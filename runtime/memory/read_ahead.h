@@ -20,7 +20,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
-#include "lazy_tensor/mutex.h"
+#include "npubank/lazy_tensor/base/mutex.h"
 
 namespace npubank {
 

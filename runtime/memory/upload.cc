@@ -1,13 +1,13 @@
-#include "runtime/memory/upload.h"
+#include "npubank/runtime/memory/upload.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "lazy_tensor/status_macros.h"
-#include "runtime/level_zero/buffer.h"
-#include "runtime/level_zero/commands.h"
-#include "runtime/memory/held_buffer.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/runtime/level_zero/buffer.h"
+#include "npubank/runtime/level_zero/commands.h"
+#include "npubank/runtime/memory/held_buffer.h"
 
 namespace npubank {
 namespace {

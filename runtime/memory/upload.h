@@ -23,10 +23,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "bank/device_memory.h"
-#include "lazy_tensor/mutex.h"
-#include "runtime/level_zero/device.h"
-#include "runtime/memory/books.h"
+#include "npubank/bank/device_memory.h"
+#include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/runtime/level_zero/device.h"
+#include "npubank/runtime/memory/books.h"
 
 namespace npubank {
 

@@ -1,7 +1,7 @@
-#include "runtime/software_npu/context.h"
+#include "npubank/runtime/software_npu/context.h"
 
-#include "runtime/software_npu/device.h"
-#include "runtime/software_npu/handles.h"
+#include "npubank/runtime/software_npu/device.h"
+#include "npubank/runtime/software_npu/handles.h"
 
 namespace npubank::software_npu {
 

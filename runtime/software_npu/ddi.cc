@@ -2,17 +2,17 @@
 #include <level_zero/ze_api.h>
 #include <level_zero/ze_ddi.h>
 
-#include "runtime/software_npu/command_list.h"
-#include "runtime/software_npu/context.h"
-#include "runtime/software_npu/ddi_table.h"
-#include "runtime/software_npu/device.h"
-#include "runtime/software_npu/entry.h"
-#include "runtime/software_npu/event.h"
-#include "runtime/software_npu/extensions.h"
-#include "runtime/software_npu/fence.h"
-#include "runtime/software_npu/memory.h"
-#include "runtime/software_npu/queue.h"
-#include "runtime/software_npu/virtual_memory.h"
+#include "npubank/runtime/software_npu/context.h"
+#include "npubank/runtime/software_npu/ddi_table.h"
+#include "npubank/runtime/software_npu/device.h"
+#include "npubank/runtime/software_npu/entry.h"
+#include "npubank/runtime/software_npu/extensions.h"
+#include "npubank/runtime/software_npu/memory/memory.h"
+#include "npubank/runtime/software_npu/memory/virtual_memory.h"
+#include "npubank/runtime/software_npu/queues/command_list.h"
+#include "npubank/runtime/software_npu/queues/event.h"
+#include "npubank/runtime/software_npu/queues/fence.h"
+#include "npubank/runtime/software_npu/queues/queue.h"
 
 namespace npubank::software_npu {
 namespace {

@@ -5,7 +5,7 @@
 #include <level_zero/zet_api.h>
 #include <level_zero/zet_ddi.h>
 
-#include "runtime/software_npu/ddi_table.h"
+#include "npubank/runtime/software_npu/ddi_table.h"
 
 NPUBANK_TABLE(zetGetDeviceProcAddrTable, zet_device_dditable_t, 1, SetNothing)
 NPUBANK_TABLE(zetGetContextProcAddrTable, zet_context_dditable_t, 1, SetNothing)

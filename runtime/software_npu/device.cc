@@ -1,4 +1,4 @@
-#include "runtime/software_npu/device.h"
+#include "npubank/runtime/software_npu/device.h"
 
 #include <sys/sysinfo.h>
 
@@ -9,9 +9,9 @@
 #include <cstring>
 #include <memory>
 
-#include "runtime/software_npu/faults.h"
-#include "runtime/software_npu/handles.h"
-#include "runtime/software_npu/switches.h"
+#include "npubank/runtime/software_npu/controls/faults.h"
+#include "npubank/runtime/software_npu/controls/switches.h"
+#include "npubank/runtime/software_npu/handles.h"
 
 namespace npubank::software_npu {
 namespace {

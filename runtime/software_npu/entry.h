@@ -15,7 +15,7 @@
 #include <new>
 
 #include "absl/strings/string_view.h"
-#include "runtime/software_npu/faults.h"
+#include "npubank/runtime/software_npu/controls/faults.h"
 
 namespace npubank::software_npu {
 

@@ -1,4 +1,4 @@
-#include "runtime/software_npu/extensions.h"
+#include "npubank/runtime/software_npu/extensions.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -8,14 +8,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "runtime/level_zero/graph_extension.h"
-#include "runtime/level_zero/software_npu_extension.h"
-#include "runtime/software_npu/device.h"
-#include "runtime/software_npu/entry.h"
-#include "runtime/software_npu/faults.h"
-#include "runtime/software_npu/graph.h"
-#include "runtime/software_npu/statistics.h"
-#include "runtime/software_npu/switches.h"
+#include "npubank/runtime/level_zero/graph_extension.h"
+#include "npubank/runtime/level_zero/software_npu_extension.h"
+#include "npubank/runtime/software_npu/controls/faults.h"
+#include "npubank/runtime/software_npu/controls/statistics.h"
+#include "npubank/runtime/software_npu/controls/switches.h"
+#include "npubank/runtime/software_npu/device.h"
+#include "npubank/runtime/software_npu/entry.h"
+#include "npubank/runtime/software_npu/graph.h"
 
 namespace npubank::software_npu {
 namespace {

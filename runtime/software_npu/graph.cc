@@ -1,4 +1,4 @@
-#include "runtime/software_npu/graph.h"
+#include "npubank/runtime/software_npu/graph.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -6,11 +6,11 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "runtime/software_npu/command_list.h"
-#include "runtime/software_npu/device.h"
-#include "runtime/software_npu/entry.h"
-#include "runtime/software_npu/handles.h"
-#include "runtime/software_npu/switches.h"
+#include "npubank/runtime/software_npu/controls/switches.h"
+#include "npubank/runtime/software_npu/device.h"
+#include "npubank/runtime/software_npu/entry.h"
+#include "npubank/runtime/software_npu/handles.h"
+#include "npubank/runtime/software_npu/queues/command_list.h"
 
 namespace npubank::software_npu {
 namespace {

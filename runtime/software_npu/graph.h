@@ -1,4 +1,4 @@
-// Graph: one compiled function (compiler_stub/function_blob.h) with its arguments; and the table of
+// Graph: one compiled function (compiler_stub/blob/function_blob.h) with its arguments; and the table of
 // ZE_extension_graph.
 //
 // Setting an argument checks the pointer: it must lie in memory of the graph's context, with room
@@ -18,11 +18,11 @@
 #include <utility>
 #include <vector>
 
-#include "lazy_tensor/mutex.h"
-#include "runtime/level_zero/graph_extension.h"
-#include "runtime/software_npu/allocation.h"
-#include "runtime/software_npu/context.h"
-#include "runtime/software_npu/kernels/execute.h"
+#include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/runtime/level_zero/graph_extension.h"
+#include "npubank/runtime/software_npu/context.h"
+#include "npubank/runtime/software_npu/kernels/execute.h"
+#include "npubank/runtime/software_npu/memory/allocation.h"
 
 namespace npubank::software_npu {
 

@@ -1,4 +1,4 @@
-#include "runtime/software_npu/handles.h"
+#include "npubank/runtime/software_npu/handles.h"
 
 #include <sys/uio.h>
 #include <unistd.h>

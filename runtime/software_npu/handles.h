@@ -19,7 +19,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "lazy_tensor/mutex.h"
+#include "npubank/lazy_tensor/base/mutex.h"
 
 namespace npubank::software_npu {
 

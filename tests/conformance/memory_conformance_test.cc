@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "lazy_tensor/retention.h"
-#include "lazy_tensor/status_macros.h"
-#include "runtime/memory/strategy.h"
-#include "runtime/memory/tiled.h"
-#include "runtime/memory/tiles.h"
-#include "runtime/memory/upload.h"
-#include "tests/conformance/memory_fixture.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/runtime/memory/strategies/strategy.h"
+#include "npubank/runtime/memory/strategies/tiled.h"
+#include "npubank/runtime/memory/strategies/tiles.h"
+#include "npubank/runtime/memory/upload.h"
+#include "npubank/tests/conformance/memory_fixture.h"
 
 namespace npubank {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "lazy_tensor/status_macros.h"
-#include "tests/conformance/memory_fixture.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/tests/conformance/memory_fixture.h"
 
 namespace npubank {
 namespace {

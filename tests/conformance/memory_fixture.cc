@@ -1,4 +1,4 @@
-#include "tests/conformance/memory_fixture.h"
+#include "npubank/tests/conformance/memory_fixture.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "lazy_tensor/status_macros.h"
-#include "runtime/memory/books.h"
-#include "runtime/memory/upload.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/runtime/memory/books.h"
+#include "npubank/runtime/memory/upload.h"
 
 namespace npubank {
 namespace {

@@ -16,11 +16,11 @@
 #include <string>
 #include <vector>
 
-#include "lazy_tensor/source.h"
-#include "runtime/level_zero/device.h"
-#include "runtime/memory/npu_memory.h"
-#include "tests/support/driver_statistics.h"
-#include "tests/support/temporary_file.h"
+#include "npubank/lazy_tensor/sources/source.h"
+#include "npubank/runtime/level_zero/device.h"
+#include "npubank/runtime/memory/npu_memory.h"
+#include "npubank/tests/support/driver_statistics.h"
+#include "npubank/tests/support/temporary_file.h"
 
 namespace npubank {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/conformance/memory_fixture.h"
+#include "npubank/tests/conformance/memory_fixture.h"
 
 namespace npubank {
 namespace {

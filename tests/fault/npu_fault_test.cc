@@ -12,18 +12,18 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bank/bank.h"
-#include "compiler_stub/compile.h"
-#include "lazy_tensor/formats/checkpoint.h"
-#include "lazy_tensor/retention.h"
-#include "lazy_tensor/status_macros.h"
-#include "runtime/memory/npu_memory.h"
-#include "runtime/model_files.h"
-#include "runtime/session.h"
-#include "tests/support/driver_statistics.h"
-#include "tests/support/npu_switches.h"
-#include "tests/support/test_model.h"
-#include "tests/support/test_weights.h"
+#include "npubank/bank/bank.h"
+#include "npubank/compiler_stub/compile.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/runtime/memory/npu_memory.h"
+#include "npubank/runtime/model_files.h"
+#include "npubank/runtime/session.h"
+#include "npubank/tests/support/driver_statistics.h"
+#include "npubank/tests/support/npu_switches.h"
+#include "npubank/tests/support/test_model.h"
+#include "npubank/tests/support/test_weights.h"
 
 namespace npubank {
 namespace {

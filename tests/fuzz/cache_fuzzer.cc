@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bank/cache_file.h"
+#include "npubank/bank/files/cache_file.h"
 
 namespace npubank {
 namespace {

@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "lazy_tensor/formats/gguf.h"
-#include "lazy_tensor/formats/gguf_model.h"
-#include "lazy_tensor/source.h"
+#include "npubank/lazy_tensor/formats/gguf.h"
+#include "npubank/lazy_tensor/formats/gguf_model.h"
+#include "npubank/lazy_tensor/sources/source.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto* begin = reinterpret_cast<const std::byte*>(data);

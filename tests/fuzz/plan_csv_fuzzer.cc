@@ -5,9 +5,9 @@
 #include <cstdlib>
 
 #include "absl/strings/string_view.h"
-#include "compiler_stub/planner/csv.h"
-#include "compiler_stub/planner/planner.h"
-#include "compiler_stub/planner/validator.h"
+#include "npubank/compiler_stub/planner/files/csv.h"
+#include "npubank/compiler_stub/planner/planner.h"
+#include "npubank/compiler_stub/planner/validator.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto csv = npubank::ParseCsv({reinterpret_cast<const char*>(data), size});

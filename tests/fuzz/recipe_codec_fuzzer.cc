@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "lazy_tensor/evaluate.h"
-#include "lazy_tensor/recipe_codec.h"
+#include "npubank/lazy_tensor/evaluation/evaluate.h"
+#include "npubank/lazy_tensor/recipe_codec.h"
 
 namespace npubank {
 namespace {

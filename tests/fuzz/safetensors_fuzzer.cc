@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "lazy_tensor/formats/safetensors.h"
-#include "lazy_tensor/source.h"
+#include "npubank/lazy_tensor/formats/safetensors.h"
+#include "npubank/lazy_tensor/sources/source.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto* begin = reinterpret_cast<const std::byte*>(data);

@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "bank/snapshot.h"
+#include "npubank/bank/files/snapshot.h"
 
 namespace npubank {
 namespace {

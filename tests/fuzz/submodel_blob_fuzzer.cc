@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "compiler_stub/plan_view.h"
-#include "compiler_stub/submodel_blob.h"
-#include "compiler_stub/submodel_check.h"
+#include "npubank/compiler_stub/blob/submodel_blob.h"
+#include "npubank/compiler_stub/blob/submodel_check.h"
+#include "npubank/compiler_stub/views/plan_view.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto blob =

@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "absl/strings/string_view.h"
-#include "lazy_tensor/formats/vocabulary.h"
-#include "tools/tokenizer.h"
+#include "npubank/lazy_tensor/formats/vocabulary.h"
+#include "npubank/tools/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view text(reinterpret_cast<const char*>(data), size);

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "lazy_tensor/formats/checkpoint.h"
-#include "lazy_tensor/status_macros.h"
-#include "tests/support/npu_fixture.h"
-#include "tests/support/test_model.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/tests/support/npu_fixture.h"
+#include "npubank/tests/support/test_model.h"
 
 namespace npubank {
 namespace {

@@ -13,16 +13,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bank/cache_file.h"
-#include "lazy_tensor/retention.h"
-#include "runtime/memory/shared_tiles.h"
-#include "runtime/memory/tiled.h"
-#include "runtime/memory/upload.h"
-#include "tests/support/driver_statistics.h"
-#include "tests/support/npu_switches.h"
-#include "tests/support/test_model.h"
-#include "tools/memory_monitor.h"
-#include "tools/model_run.h"
+#include "npubank/bank/files/cache_file.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/runtime/memory/strategies/shared_tiles.h"
+#include "npubank/runtime/memory/strategies/tiled.h"
+#include "npubank/runtime/memory/upload.h"
+#include "npubank/tests/support/driver_statistics.h"
+#include "npubank/tests/support/npu_switches.h"
+#include "npubank/tests/support/test_model.h"
+#include "npubank/tools/model_run.h"
+#include "npubank/tools/reports/memory_monitor.h"
 
 namespace npubank {
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/npu_switches.h"
-#include "tests/support/program.h"
-#include "tests/support/test_model.h"
+#include "npubank/tests/support/npu_switches.h"
+#include "npubank/tests/support/program.h"
+#include "npubank/tests/support/test_model.h"
 
 namespace npubank {
 namespace {

@@ -10,14 +10,14 @@
 #include <thread>
 #include <vector>
 
-#include "compiler_stub/compile.h"
-#include "compiler_stub/plan_view.h"
-#include "compiler_stub/planner/validator.h"
-#include "lazy_tensor/formats/checkpoint.h"
-#include "runtime/session.h"
-#include "tests/support/npu_fixture.h"
-#include "tests/support/program.h"
-#include "tests/support/test_model.h"
+#include "npubank/compiler_stub/compile.h"
+#include "npubank/compiler_stub/planner/validator.h"
+#include "npubank/compiler_stub/views/plan_view.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/runtime/session.h"
+#include "npubank/tests/support/npu_fixture.h"
+#include "npubank/tests/support/program.h"
+#include "npubank/tests/support/test_model.h"
 
 namespace npubank {
 namespace {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/program.h"
-#include "tests/support/test_model.h"
+#include "npubank/tests/support/program.h"
+#include "npubank/tests/support/test_model.h"
 
 namespace npubank {
 namespace {

@@ -13,12 +13,12 @@
 #include <variant>
 #include <vector>
 
-#include "lazy_tensor/formats/gguf.h"
-#include "lazy_tensor/formats/safetensors.h"
-#include "tests/support/f32_checkpoint.h"
-#include "tests/support/npu_fixture.h"
-#include "tests/support/program.h"
-#include "tools/model_run.h"
+#include "npubank/lazy_tensor/formats/gguf.h"
+#include "npubank/lazy_tensor/formats/safetensors.h"
+#include "npubank/tests/support/f32_checkpoint.h"
+#include "npubank/tests/support/npu_fixture.h"
+#include "npubank/tests/support/program.h"
+#include "npubank/tools/model_run.h"
 
 namespace npubank {
 namespace {

@@ -12,17 +12,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler_stub/compile.h"
-#include "compiler_stub/function_blob.h"
-#include "compiler_stub/planner/chains.h"
-#include "compiler_stub/schedule_view.h"
-#include "compiler_stub/submodel_blob.h"
-#include "lazy_tensor/formats/checkpoint.h"
-#include "runtime/level_zero/buffer.h"
-#include "runtime/level_zero/commands.h"
-#include "runtime/level_zero/graph.h"
-#include "tests/support/npu_fixture.h"
-#include "tests/support/test_model.h"
+#include "npubank/compiler_stub/blob/function_blob.h"
+#include "npubank/compiler_stub/blob/submodel_blob.h"
+#include "npubank/compiler_stub/compile.h"
+#include "npubank/compiler_stub/planner/chains.h"
+#include "npubank/compiler_stub/views/schedule_view.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/runtime/level_zero/buffer.h"
+#include "npubank/runtime/level_zero/commands.h"
+#include "npubank/runtime/level_zero/graph.h"
+#include "npubank/tests/support/npu_fixture.h"
+#include "npubank/tests/support/test_model.h"
 
 namespace npubank {
 namespace {

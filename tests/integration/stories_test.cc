@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "lazy_tensor/retention.h"
-#include "tests/support/npu_fixture.h"
-#include "tools/model_run.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/support/npu_fixture.h"
+#include "npubank/tools/model_run.h"
 
 namespace npubank {
 namespace {

@@ -1,7 +1,7 @@
 #include <utility>
 
-#include "bank/host_memory.h"
-#include "tests/leak/leak_test.h"
+#include "npubank/bank/host_memory.h"
+#include "npubank/tests/leak/leak_test.h"
 
 namespace npubank {
 namespace {

@@ -1,8 +1,8 @@
-#include "tests/leak/leak_test.h"
+#include "npubank/tests/leak/leak_test.h"
 
 #include <utility>
 
-#include "lazy_tensor/retention.h"
+#include "npubank/lazy_tensor/sources/retention.h"
 
 namespace npubank {
 

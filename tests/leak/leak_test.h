@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "bank/bank.h"
-#include "bank/device_memory.h"
-#include "bank/testing.h"
-#include "tests/support/test_weights.h"
+#include "npubank/bank/bank.h"
+#include "npubank/bank/device_memory.h"
+#include "npubank/bank/testing.h"
+#include "npubank/tests/support/test_weights.h"
 
 namespace npubank {
 

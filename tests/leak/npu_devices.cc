@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "runtime/level_zero/device.h"
-#include "runtime/memory/npu_memory.h"
-#include "tests/leak/leak_test.h"
+#include "npubank/runtime/level_zero/device.h"
+#include "npubank/runtime/memory/npu_memory.h"
+#include "npubank/tests/leak/leak_test.h"
 
 namespace npubank {
 namespace {

@@ -22,7 +22,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_join.h"
-#include "tests/leak/shared_models.h"
+#include "npubank/tests/leak/shared_models.h"
 
 namespace npubank {
 namespace {

@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler_stub/compile.h"
-#include "lazy_tensor/formats/checkpoint.h"
-#include "lazy_tensor/retention.h"
-#include "tests/support/npu_fixture.h"
-#include "tests/support/test_model.h"
+#include "npubank/compiler_stub/compile.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/support/npu_fixture.h"
+#include "npubank/tests/support/test_model.h"
 
 namespace npubank {
 namespace {

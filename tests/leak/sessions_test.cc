@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "bank/testing.h"
-#include "lazy_tensor/formats/checkpoint.h"
-#include "lazy_tensor/retention.h"
-#include "tests/support/npu_fixture.h"
-#include "tests/support/test_model.h"
+#include "npubank/bank/testing.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/support/npu_fixture.h"
+#include "npubank/tests/support/test_model.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/leak/shared_models.h"
+#include "npubank/tests/leak/shared_models.h"
 
 #include <algorithm>
 #include <numeric>
@@ -8,9 +8,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "lazy_tensor/evaluate.h"
-#include "lazy_tensor/retention.h"
-#include "tests/support/scripted_source.h"
+#include "npubank/lazy_tensor/evaluation/evaluate.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/support/scripted_source.h"
 
 namespace npubank {
 namespace {

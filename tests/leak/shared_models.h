@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
-#include "bank/testing.h"
-#include "tests/leak/leak_test.h"
+#include "npubank/bank/testing.h"
+#include "npubank/tests/leak/leak_test.h"
 
 namespace npubank {
 

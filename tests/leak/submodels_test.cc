@@ -2,9 +2,9 @@
 // left.
 #include <utility>
 
-#include "lazy_tensor/retention.h"
-#include "tests/leak/leak_test.h"
-#include "tests/support/scripted_source.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/leak/leak_test.h"
+#include "npubank/tests/support/scripted_source.h"
 
 namespace npubank {
 namespace {

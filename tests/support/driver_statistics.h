@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "runtime/level_zero/software_npu_extension.h"
+#include "npubank/runtime/level_zero/software_npu_extension.h"
 
 namespace npubank {
 

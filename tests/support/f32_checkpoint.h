@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/program.h"
+#include "npubank/tests/support/program.h"
 
 namespace npubank {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lazy_tensor/source.h"
+#include "npubank/lazy_tensor/sources/source.h"
 
 namespace npubank::testing {
 

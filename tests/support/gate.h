@@ -7,7 +7,7 @@
 #ifndef NPUBANK_TESTS_SUPPORT_GATE_H_
 #define NPUBANK_TESTS_SUPPORT_GATE_H_
 
-#include "lazy_tensor/mutex.h"
+#include "npubank/lazy_tensor/base/mutex.h"
 
 namespace npubank {
 

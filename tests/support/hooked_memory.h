@@ -12,8 +12,8 @@
 #include <memory>
 #include <utility>
 
-#include "bank/host_memory.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/bank/host_memory.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 

@@ -11,10 +11,10 @@
 
 #include <gtest/gtest.h>
 
-#include "lazy_tensor/retention.h"
-#include "runtime/level_zero/device.h"
-#include "tests/support/driver_statistics.h"
-#include "tools/model_run.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/runtime/level_zero/device.h"
+#include "npubank/tests/support/driver_statistics.h"
+#include "npubank/tools/model_run.h"
 
 namespace npubank {
 

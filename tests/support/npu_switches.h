@@ -14,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/level_zero/device.h"
+#include "npubank/runtime/level_zero/device.h"
 
 namespace npubank {
 

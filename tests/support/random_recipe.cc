@@ -1,4 +1,4 @@
-#include "tests/support/random_recipe.h"
+#include "npubank/tests/support/random_recipe.h"
 
 #include <algorithm>
 #include <numeric>

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "lazy_tensor/recipe.h"
-#include "tests/support/temporary_file.h"
+#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/tests/support/temporary_file.h"
 
 namespace npubank::testing {
 

@@ -1,11 +1,11 @@
-#include "tests/support/reference_evaluate.h"
+#include "npubank/tests/support/reference_evaluate.h"
 
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 
-#include "lazy_tensor/kernels/convert.h"
+#include "npubank/lazy_tensor/kernels/convert.h"
 
 namespace npubank::testing {
 namespace {

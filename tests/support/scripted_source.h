@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "lazy_tensor/source.h"
+#include "npubank/lazy_tensor/sources/source.h"
 
 namespace npubank {
 

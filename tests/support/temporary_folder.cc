@@ -1,4 +1,4 @@
-#include "tests/support/temporary_folder.h"
+#include "npubank/tests/support/temporary_folder.h"
 
 #include <cstdlib>
 #include <filesystem>

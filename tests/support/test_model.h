@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <string>
 
-#include "tools/checkpoint_writer.h"
+#include "npubank/tools/checkpoint_writer.h"
 
 namespace npubank {
 

@@ -1,4 +1,4 @@
-#include "tests/support/test_weights.h"
+#include "npubank/tests/support/test_weights.h"
 
 #include <chrono>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "lazy_tensor/status_macros.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 namespace {

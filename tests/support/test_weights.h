@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "bank/owner.h"
-#include "lazy_tensor/lazy_tensor.h"
-#include "tests/support/temporary_folder.h"
+#include "npubank/bank/owner.h"
+#include "npubank/lazy_tensor/lazy_tensor.h"
+#include "npubank/tests/support/temporary_folder.h"
 
 namespace npubank {
 

@@ -1,12 +1,12 @@
-#include "runtime/software_npu/kernels/attention.h"
+#include "npubank/runtime/software_npu/kernels/attention.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/software_npu/kernels/worker_pool.h"
+#include "npubank/runtime/software_npu/kernels/worker_pool.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "runtime/software_npu/kernels/attention.cc"
+#define HWY_TARGET_INCLUDE "npubank/runtime/software_npu/kernels/attention.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

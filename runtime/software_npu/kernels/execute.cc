@@ -1,12 +1,12 @@
-#include "runtime/software_npu/kernels/execute.h"
+#include "npubank/runtime/software_npu/kernels/execute.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "runtime/software_npu/kernels/attention.h"
-#include "runtime/software_npu/kernels/matmul.h"
-#include "runtime/software_npu/kernels/rows.h"
+#include "npubank/runtime/software_npu/kernels/attention.h"
+#include "npubank/runtime/software_npu/kernels/matmul.h"
+#include "npubank/runtime/software_npu/kernels/rows.h"
 
 namespace npubank::software_npu {
 namespace {

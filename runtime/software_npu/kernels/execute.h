@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "compiler_stub/function_blob.h"
+#include "npubank/compiler_stub/blob/function_blob.h"
 
 namespace npubank::software_npu {
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "lazy_tensor/element_type.h"
+#include "npubank/lazy_tensor/element_type.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace npubank::software_npu {

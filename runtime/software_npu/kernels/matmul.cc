@@ -1,15 +1,15 @@
-#include "runtime/software_npu/kernels/matmul.h"
+#include "npubank/runtime/software_npu/kernels/matmul.h"
 
 #include <algorithm>
 
-#include "runtime/software_npu/kernels/worker_pool.h"
+#include "npubank/runtime/software_npu/kernels/worker_pool.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "runtime/software_npu/kernels/matmul.cc"
+#define HWY_TARGET_INCLUDE "npubank/runtime/software_npu/kernels/matmul.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "runtime/software_npu/kernels/load_weight-inl.h"
+#include "npubank/runtime/software_npu/kernels/load_weight-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace npubank::software_npu {

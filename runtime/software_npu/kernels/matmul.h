@@ -17,7 +17,7 @@
 
 #include <cstdint>
 
-#include "lazy_tensor/element_type.h"
+#include "npubank/lazy_tensor/element_type.h"
 
 namespace npubank::software_npu {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "lazy_tensor/element_type.h"
+#include "npubank/lazy_tensor/element_type.h"
 
 namespace npubank::software_npu {
 

@@ -1,10 +1,10 @@
-#include "runtime/software_npu/kernels/worker_pool.h"
+#include "npubank/runtime/software_npu/kernels/worker_pool.h"
 
 #include <algorithm>
 #include <chrono>
 #include <thread>
 
-#include "runtime/software_npu/switches.h"
+#include "npubank/runtime/software_npu/controls/switches.h"
 
 namespace npubank::software_npu {
 namespace {

@@ -12,7 +12,7 @@
 #include <cstdint>
 
 #include "absl/functional/function_ref.h"
-#include "lazy_tensor/mutex.h"
+#include "npubank/lazy_tensor/base/mutex.h"
 
 namespace npubank::software_npu {
 

@@ -1,5 +1,5 @@
 // Files that are complete or not there, and as readable as any other the user writes.
-#include "bank/atomic_file.h"
+#include "npubank/lazy_tensor/base/atomic_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/support/temporary_folder.h"
+#include "npubank/tests/support/temporary_folder.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "bank/audit.h"
+#include "npubank/bank/books/audit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "bank/bank.h"
-#include "bank/host_memory.h"
-#include "tests/support/hooked_memory.h"
-#include "tests/support/scripted_source.h"
-#include "tests/support/test_weights.h"
+#include "npubank/bank/bank.h"
+#include "npubank/bank/host_memory.h"
+#include "npubank/tests/support/hooked_memory.h"
+#include "npubank/tests/support/scripted_source.h"
+#include "npubank/tests/support/test_weights.h"
 
 namespace npubank {
 namespace {

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bank/bank.h"
-#include "bank/host_memory.h"
-#include "lazy_tensor/evaluate.h"
-#include "lazy_tensor/retention.h"
-#include "tests/support/scripted_source.h"
-#include "tests/support/test_weights.h"
+#include "npubank/bank/bank.h"
+#include "npubank/bank/host_memory.h"
+#include "npubank/lazy_tensor/evaluation/evaluate.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/support/scripted_source.h"
+#include "npubank/tests/support/test_weights.h"
 
 namespace npubank {
 namespace {

@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "bank/snapshot.h"
-#include "tests/support/program.h"
-#include "tests/support/temporary_folder.h"
-#include "tools/snapshot_text.h"
+#include "npubank/bank/files/snapshot.h"
+#include "npubank/tests/support/program.h"
+#include "npubank/tests/support/temporary_folder.h"
+#include "npubank/tools/reports/snapshot_text.h"
 
 namespace npubank {
 namespace {

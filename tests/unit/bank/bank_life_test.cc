@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "lazy_tensor/status_macros.h"
-#include "tests/support/hooked_memory.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/unit/bank/bank_life_fixture.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/tests/support/hooked_memory.h"
+#include "npubank/tests/support/temporary_folder.h"
+#include "npubank/tests/unit/bank/bank_life_fixture.h"
 
 namespace npubank {
 namespace {

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bank/bank.h"
-#include "bank/host_memory.h"
-#include "lazy_tensor/retention.h"
-#include "tests/support/test_weights.h"
+#include "npubank/bank/bank.h"
+#include "npubank/bank/host_memory.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/support/test_weights.h"
 
 namespace npubank {
 namespace {

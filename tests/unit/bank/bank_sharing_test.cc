@@ -1,7 +1,7 @@
 // Tensors of equal bytes share an allocation, and come and go with it.
 #include <gtest/gtest.h>
 
-#include "tests/unit/bank/bank_life_fixture.h"
+#include "npubank/tests/unit/bank/bank_life_fixture.h"
 
 namespace npubank {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/bank/bank_life_fixture.h"
+#include "npubank/tests/unit/bank/bank_life_fixture.h"
 
 namespace npubank {
 namespace {

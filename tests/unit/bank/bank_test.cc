@@ -1,4 +1,4 @@
-#include "bank/bank.h"
+#include "npubank/bank/bank.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "bank/host_memory.h"
-#include "lazy_tensor/retention.h"
-#include "tests/support/scripted_source.h"
-#include "tests/support/test_weights.h"
+#include "npubank/bank/host_memory.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/support/scripted_source.h"
+#include "npubank/tests/support/test_weights.h"
 
 namespace npubank {
 namespace {

@@ -13,16 +13,16 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "bank/bank.h"
-#include "bank/cache_file.h"
-#include "bank/host_memory.h"
-#include "lazy_tensor/mutex.h"
-#include "lazy_tensor/retention.h"
-#include "tests/support/gate.h"
-#include "tests/support/hooked_memory.h"
-#include "tests/support/scripted_source.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/test_weights.h"
+#include "npubank/bank/bank.h"
+#include "npubank/bank/files/cache_file.h"
+#include "npubank/bank/host_memory.h"
+#include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/support/gate.h"
+#include "npubank/tests/support/hooked_memory.h"
+#include "npubank/tests/support/scripted_source.h"
+#include "npubank/tests/support/temporary_folder.h"
+#include "npubank/tests/support/test_weights.h"
 
 namespace npubank {
 namespace {

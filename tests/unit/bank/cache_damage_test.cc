@@ -2,7 +2,7 @@
 #include <optional>
 #include <string>
 
-#include "tests/unit/bank/cache_file_fixture.h"
+#include "npubank/tests/unit/bank/cache_file_fixture.h"
 
 namespace npubank {
 namespace {

@@ -1,5 +1,5 @@
 // The cache file on its own, and behind a bank: what it saves, and what a failure leaves as it was.
-#include "bank/cache_file.h"
+#include "npubank/bank/files/cache_file.h"
 
 #include <cerrno>
 #include <filesystem>
@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bank/evaluator.h"
-#include "tests/support/file_faults.h"
-#include "tests/support/scripted_source.h"
-#include "tests/unit/bank/cache_file_fixture.h"
+#include "npubank/bank/evaluator.h"
+#include "npubank/tests/support/file_faults.h"
+#include "npubank/tests/support/scripted_source.h"
+#include "npubank/tests/unit/bank/cache_file_fixture.h"
 
 namespace npubank {
 namespace {

@@ -19,14 +19,14 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "bank/bank.h"
-#include "bank/cache_file.h"
-#include "bank/host_memory.h"
-#include "bank/testing.h"
-#include "lazy_tensor/status_macros.h"
-#include "tests/support/file_faults.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/test_weights.h"
+#include "npubank/bank/bank.h"
+#include "npubank/bank/files/cache_file.h"
+#include "npubank/bank/host_memory.h"
+#include "npubank/bank/testing.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/tests/support/file_faults.h"
+#include "npubank/tests/support/temporary_folder.h"
+#include "npubank/tests/support/test_weights.h"
 
 namespace npubank {
 namespace {

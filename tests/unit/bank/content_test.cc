@@ -1,4 +1,4 @@
-#include "bank/content.h"
+#include "npubank/bank/content.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "bank/bank.h"
-#include "bank/host_memory.h"
+#include "npubank/bank/bank.h"
+#include "npubank/bank/host_memory.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "bank/eviction.h"
+#include "npubank/bank/books/eviction.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "bank/budget.h"
+#include "npubank/bank/books/budget.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "bank/host_memory.h"
+#include "npubank/bank/host_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

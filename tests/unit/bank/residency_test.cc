@@ -1,4 +1,4 @@
-#include "bank/residency.h"
+#include "npubank/bank/books/residency.h"
 
 #include <gtest/gtest.h>
 

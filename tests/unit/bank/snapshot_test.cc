@@ -1,4 +1,4 @@
-#include "bank/snapshot.h"
+#include "npubank/bank/files/snapshot.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "bank/bank.h"
-#include "bank/host_memory.h"
-#include "bank/snapshot_generated.h"
-#include "tests/support/scripted_source.h"
-#include "tests/support/temporary_folder.h"
-#include "tests/support/test_weights.h"
+#include "npubank/bank/bank.h"
+#include "npubank/bank/files/snapshot_generated.h"
+#include "npubank/bank/host_memory.h"
+#include "npubank/tests/support/scripted_source.h"
+#include "npubank/tests/support/temporary_folder.h"
+#include "npubank/tests/support/test_weights.h"
 
 namespace npubank {
 namespace {

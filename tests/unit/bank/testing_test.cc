@@ -1,4 +1,4 @@
-#include "bank/testing.h"
+#include "npubank/bank/testing.h"
 
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "bank/host_memory.h"
-#include "tests/support/test_weights.h"
+#include "npubank/bank/host_memory.h"
+#include "npubank/tests/support/test_weights.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "compiler_stub/compile.h"
+#include "npubank/compiler_stub/compile.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "compiler_stub/function_check.h"
-#include "compiler_stub/submodel_blob.h"
-#include "lazy_tensor/recipe_codec.h"
-#include "tests/unit/compiler/fake_model.h"
-#include "tests/unit/compiler/reference_run.h"
+#include "npubank/compiler_stub/blob/function_check.h"
+#include "npubank/compiler_stub/blob/submodel_blob.h"
+#include "npubank/lazy_tensor/recipe_codec.h"
+#include "npubank/tests/unit/compiler/fake_model.h"
+#include "npubank/tests/unit/compiler/reference_run.h"
 
 namespace npubank {
 namespace {

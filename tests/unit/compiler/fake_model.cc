@@ -1,4 +1,4 @@
-#include "tests/unit/compiler/fake_model.h"
+#include "npubank/tests/unit/compiler/fake_model.h"
 
 #include <cmath>
 #include <utility>

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "compiler_stub/compile.h"
-#include "lazy_tensor/formats/model_config.h"
-#include "lazy_tensor/recipe.h"
+#include "npubank/compiler_stub/compile.h"
+#include "npubank/lazy_tensor/formats/model_config.h"
+#include "npubank/lazy_tensor/recipe.h"
 
 namespace npubank {
 

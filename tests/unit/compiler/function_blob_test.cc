@@ -1,4 +1,4 @@
-#include "compiler_stub/function_blob.h"
+#include "npubank/compiler_stub/blob/function_blob.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler_stub/function_check.h"
-#include "tests/unit/compiler/function_maker.h"
+#include "npubank/compiler_stub/blob/function_check.h"
+#include "npubank/tests/unit/compiler/function_maker.h"
 
 namespace npubank {
 namespace {

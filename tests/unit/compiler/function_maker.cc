@@ -1,4 +1,4 @@
-#include "tests/unit/compiler/function_maker.h"
+#include "npubank/tests/unit/compiler/function_maker.h"
 
 namespace npubank {
 namespace {

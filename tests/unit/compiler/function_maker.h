@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler_stub/function_blob.h"
-#include "compiler_stub/function_check.h"
+#include "npubank/compiler_stub/blob/function_blob.h"
+#include "npubank/compiler_stub/blob/function_check.h"
 
 namespace npubank {
 

@@ -1,4 +1,4 @@
-#include "compiler_stub/partition.h"
+#include "npubank/compiler_stub/partition/partition.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler_stub/llama.h"
-#include "tests/unit/compiler/fake_model.h"
-#include "tests/unit/compiler/function_maker.h"
+#include "npubank/compiler_stub/frontend/llama.h"
+#include "npubank/tests/unit/compiler/fake_model.h"
+#include "npubank/tests/unit/compiler/function_maker.h"
 
 namespace npubank {
 namespace {

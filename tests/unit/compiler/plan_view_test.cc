@@ -1,4 +1,4 @@
-#include "compiler_stub/plan_view.h"
+#include "npubank/compiler_stub/views/plan_view.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <string>
 
-#include "compiler_stub/compile.h"
-#include "compiler_stub/planner/validator.h"
-#include "tests/unit/compiler/fake_model.h"
+#include "npubank/compiler_stub/compile.h"
+#include "npubank/compiler_stub/planner/validator.h"
+#include "npubank/tests/unit/compiler/fake_model.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/unit/compiler/reference_run.h"
+#include "npubank/tests/unit/compiler/reference_run.h"
 
 #include <algorithm>
 #include <cmath>

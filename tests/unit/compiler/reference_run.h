@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler_stub/submodel_blob.h"
+#include "npubank/compiler_stub/blob/submodel_blob.h"
 
 namespace npubank {
 

@@ -1,10 +1,10 @@
-#include "compiler_stub/schedule_view.h"
+#include "npubank/compiler_stub/views/schedule_view.h"
 
 #include <gtest/gtest.h>
 
-#include "compiler_stub/compile.h"
-#include "compiler_stub/plan_view.h"
-#include "tests/unit/compiler/fake_model.h"
+#include "npubank/compiler_stub/compile.h"
+#include "npubank/compiler_stub/views/plan_view.h"
+#include "npubank/tests/unit/compiler/fake_model.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "compiler_stub/submodel_blob.h"
+#include "npubank/compiler_stub/blob/submodel_blob.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "compiler_stub/compile.h"
-#include "compiler_stub/submodel_check.h"
-#include "tests/unit/compiler/fake_model.h"
+#include "npubank/compiler_stub/blob/submodel_check.h"
+#include "npubank/compiler_stub/compile.h"
+#include "npubank/tests/unit/compiler/fake_model.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "lazy_tensor/formats/checkpoint.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -9,8 +9,8 @@
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "lazy_tensor/retention.h"
-#include "tests/unit/formats/test_files.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/unit/formats/test_files.h"
 
 namespace npubank {
 namespace {

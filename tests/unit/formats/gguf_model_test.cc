@@ -1,4 +1,4 @@
-#include "lazy_tensor/formats/gguf_model.h"
+#include "npubank/lazy_tensor/formats/gguf_model.h"
 
 #include <cstring>
 #include <filesystem>
@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "lazy_tensor/formats/checkpoint.h"
-#include "lazy_tensor/formats/vocabulary.h"
-#include "tests/unit/formats/gguf_builder.h"
-#include "tests/unit/formats/test_files.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/lazy_tensor/formats/vocabulary.h"
+#include "npubank/tests/unit/formats/gguf_builder.h"
+#include "npubank/tests/unit/formats/test_files.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "lazy_tensor/formats/gguf.h"
+#include "npubank/lazy_tensor/formats/gguf.h"
 
 #include <sys/resource.h>
 
@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/unit/formats/gguf_builder.h"
-#include "tests/unit/formats/test_files.h"
+#include "npubank/tests/unit/formats/gguf_builder.h"
+#include "npubank/tests/unit/formats/test_files.h"
 
 namespace npubank {
 namespace {

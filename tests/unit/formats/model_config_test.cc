@@ -1,4 +1,4 @@
-#include "lazy_tensor/formats/model_config.h"
+#include "npubank/lazy_tensor/formats/model_config.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "lazy_tensor/formats/json.h"
-#include "tests/unit/formats/test_files.h"
+#include "npubank/lazy_tensor/formats/json.h"
+#include "npubank/tests/unit/formats/test_files.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "lazy_tensor/formats/quantization.h"
+#include "npubank/lazy_tensor/formats/quantization.h"
 
 #include <bit>
 #include <cmath>
@@ -12,10 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "lazy_tensor/evaluate.h"
-#include "lazy_tensor/formats/checkpoint.h"
-#include "lazy_tensor/retention.h"
-#include "tests/unit/formats/test_files.h"
+#include "npubank/lazy_tensor/evaluation/evaluate.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/unit/formats/test_files.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "lazy_tensor/formats/safetensors.h"
+#include "npubank/lazy_tensor/formats/safetensors.h"
 
 #include <initializer_list>
 #include <string>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/unit/formats/test_files.h"
+#include "npubank/tests/unit/formats/test_files.h"
 
 namespace npubank {
 namespace {

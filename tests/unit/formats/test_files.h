@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "lazy_tensor/source.h"
+#include "npubank/lazy_tensor/sources/source.h"
 
 namespace npubank {
 

@@ -1,10 +1,10 @@
-#include "lazy_tensor/formats/vocabulary.h"
+#include "npubank/lazy_tensor/formats/vocabulary.h"
 
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/unit/formats/test_files.h"
+#include "npubank/tests/unit/formats/test_files.h"
 
 namespace npubank {
 namespace {

@@ -1,10 +1,10 @@
 // GGUF blocks: by hand, and against the plain readers on every instruction set.
-#include "lazy_tensor/kernels/blocks.h"
+#include "npubank/lazy_tensor/kernels/blocks.h"
 
 #include <cmath>
 
 #include "gmock/gmock.h"
-#include "tests/unit/kernels/every_target.h"
+#include "npubank/tests/unit/kernels/every_target.h"
 
 namespace npubank::kernels {
 namespace {

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "absl/types/span.h"
-#include "lazy_tensor/kernels/convert.h"
-#include "tests/unit/kernels/every_target.h"
+#include "npubank/lazy_tensor/kernels/convert.h"
+#include "npubank/tests/unit/kernels/every_target.h"
 
 namespace npubank::kernels {
 namespace {

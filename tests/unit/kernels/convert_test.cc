@@ -1,4 +1,4 @@
-#include "lazy_tensor/kernels/convert.h"
+#include "npubank/lazy_tensor/kernels/convert.h"
 
 #include <cmath>
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Dequantize: by hand, and against its plain loop on every instruction set.
-#include "lazy_tensor/kernels/dequantize.h"
+#include "npubank/lazy_tensor/kernels/dequantize.h"
 
 #include "gmock/gmock.h"
-#include "tests/unit/kernels/every_target.h"
+#include "npubank/tests/unit/kernels/every_target.h"
 
 namespace npubank::kernels {
 namespace {

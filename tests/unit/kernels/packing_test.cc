@@ -1,9 +1,9 @@
 // GPTQ and AWQ words: by hand, and against the plain loops on every instruction set.
-#include "lazy_tensor/kernels/packing.h"
+#include "npubank/lazy_tensor/kernels/packing.h"
 
 #include "gmock/gmock.h"
-#include "lazy_tensor/kernels/permute.h"
-#include "tests/unit/kernels/every_target.h"
+#include "npubank/lazy_tensor/kernels/permute.h"
+#include "npubank/tests/unit/kernels/every_target.h"
 
 namespace npubank::kernels {
 namespace {

@@ -1,12 +1,12 @@
 // CopyStrided against its plain loop, on every instruction set.
-#include "lazy_tensor/kernels/permute.h"
+#include "npubank/lazy_tensor/kernels/permute.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "gmock/gmock.h"
-#include "lazy_tensor/kernels/convert.h"
-#include "tests/unit/kernels/every_target.h"
+#include "npubank/lazy_tensor/kernels/convert.h"
+#include "npubank/tests/unit/kernels/every_target.h"
 
 namespace npubank::kernels {
 namespace {

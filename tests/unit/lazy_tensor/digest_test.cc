@@ -1,11 +1,11 @@
-#include "lazy_tensor/digest.h"
+#include "npubank/lazy_tensor/digest.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "lazy_tensor/element_type.h"
-#include "lazy_tensor/shape.h"
+#include "npubank/lazy_tensor/element_type.h"
+#include "npubank/lazy_tensor/shape.h"
 
 namespace npubank {
 namespace {

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <random>
 
-#include "lazy_tensor/evaluate.h"
-#include "tests/support/random_recipe.h"
-#include "tests/support/reference_evaluate.h"
+#include "npubank/lazy_tensor/evaluation/evaluate.h"
+#include "npubank/tests/support/random_recipe.h"
+#include "npubank/tests/support/reference_evaluate.h"
 
 namespace npubank {
 namespace {

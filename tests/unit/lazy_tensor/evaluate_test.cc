@@ -1,4 +1,4 @@
-#include "lazy_tensor/evaluate.h"
+#include "npubank/lazy_tensor/evaluation/evaluate.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -12,9 +12,9 @@
 #include <string>
 #include <thread>
 
-#include "tests/support/fake_source.h"
-#include "tests/support/reference_evaluate.h"
-#include "tests/support/temporary_file.h"
+#include "npubank/tests/support/fake_source.h"
+#include "npubank/tests/support/reference_evaluate.h"
+#include "npubank/tests/support/temporary_file.h"
 
 namespace npubank {
 namespace {

@@ -1,13 +1,13 @@
-#include "lazy_tensor/lazy_tensor.h"
+#include "npubank/lazy_tensor/lazy_tensor.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <thread>
 
-#include "lazy_tensor/retention.h"
-#include "tests/support/random_recipe.h"
-#include "tests/support/reference_evaluate.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/support/random_recipe.h"
+#include "npubank/tests/support/reference_evaluate.h"
 
 namespace npubank {
 namespace {

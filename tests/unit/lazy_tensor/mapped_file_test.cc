@@ -1,4 +1,4 @@
-#include "lazy_tensor/mapped_file.h"
+#include "npubank/lazy_tensor/sources/mapped_file.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "lazy_tensor/source.h"
-#include "tests/support/temporary_file.h"
+#include "npubank/lazy_tensor/sources/source.h"
+#include "npubank/tests/support/temporary_file.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "lazy_tensor/parallel.h"
+#include "npubank/lazy_tensor/base/parallel.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "lazy_tensor/mutex.h"
+#include "npubank/lazy_tensor/base/mutex.h"
 
 namespace npubank {
 namespace {

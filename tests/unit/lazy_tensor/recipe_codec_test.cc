@@ -1,13 +1,13 @@
-#include "lazy_tensor/recipe_codec.h"
+#include "npubank/lazy_tensor/recipe_codec.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <random>
 
-#include "lazy_tensor/recipe_generated.h"
-#include "tests/support/fake_source.h"
-#include "tests/support/random_recipe.h"
+#include "npubank/lazy_tensor/recipe_generated.h"
+#include "npubank/tests/support/fake_source.h"
+#include "npubank/tests/support/random_recipe.h"
 
 namespace npubank {
 namespace {

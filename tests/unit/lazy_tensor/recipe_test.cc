@@ -1,10 +1,10 @@
-#include "lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "tests/support/fake_source.h"
+#include "npubank/tests/support/fake_source.h"
 
 namespace npubank {
 namespace {

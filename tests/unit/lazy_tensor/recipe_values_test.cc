@@ -3,8 +3,8 @@
 
 #include <cstring>
 
-#include "lazy_tensor/evaluate.h"
-#include "lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/evaluation/evaluate.h"
+#include "npubank/lazy_tensor/recipe.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "lazy_tensor/source.h"
+#include "npubank/lazy_tensor/sources/source.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <fstream>
 #include <thread>
 
-#include "lazy_tensor/retention.h"
-#include "tests/support/temporary_file.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/support/temporary_file.h"
 
 namespace npubank {
 namespace {

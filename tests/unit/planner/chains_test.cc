@@ -1,4 +1,4 @@
-#include "compiler_stub/planner/chains.h"
+#include "npubank/compiler_stub/planner/chains.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "compiler_stub/planner/csv.h"
+#include "npubank/compiler_stub/planner/files/csv.h"
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"

@@ -5,8 +5,8 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "compiler_stub/planner/lifetimes.h"
 #include "gtest/gtest.h"
+#include "npubank/compiler_stub/planner/lifetimes.h"
 
 namespace npubank {
 namespace {

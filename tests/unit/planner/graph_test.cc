@@ -1,11 +1,11 @@
-#include "compiler_stub/planner/graph.h"
+#include "npubank/compiler_stub/planner/graph.h"
 
 #include <limits>
 
-#include "compiler_stub/planner/example_graphs.h"
-#include "compiler_stub/planner/lifetimes.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "npubank/compiler_stub/planner/files/example_graphs.h"
+#include "npubank/compiler_stub/planner/lifetimes.h"
 
 namespace npubank {
 namespace {

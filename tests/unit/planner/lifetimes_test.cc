@@ -1,13 +1,13 @@
-#include "compiler_stub/planner/lifetimes.h"
+#include "npubank/compiler_stub/planner/lifetimes.h"
 
 #include <fstream>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "compiler_stub/planner/example_graphs.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "npubank/compiler_stub/planner/files/example_graphs.h"
 
 namespace npubank {
 namespace {

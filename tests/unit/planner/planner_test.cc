@@ -1,4 +1,4 @@
-#include "compiler_stub/planner/planner.h"
+#include "npubank/compiler_stub/planner/planner.h"
 
 #include <algorithm>
 #include <fstream>
@@ -6,13 +6,13 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "compiler_stub/planner/antichain.h"
-#include "compiler_stub/planner/conflicts.h"
-#include "compiler_stub/planner/csv.h"
-#include "compiler_stub/planner/heuristics.h"
-#include "compiler_stub/planner/validator.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "npubank/compiler_stub/planner/antichain.h"
+#include "npubank/compiler_stub/planner/files/csv.h"
+#include "npubank/compiler_stub/planner/search/conflicts.h"
+#include "npubank/compiler_stub/planner/search/heuristics.h"
+#include "npubank/compiler_stub/planner/validator.h"
 
 namespace npubank {
 namespace {

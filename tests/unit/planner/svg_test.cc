@@ -1,9 +1,9 @@
-#include "compiler_stub/planner/svg.h"
+#include "npubank/compiler_stub/planner/files/svg.h"
 
 #include "absl/strings/str_split.h"
-#include "compiler_stub/planner/planner.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "npubank/compiler_stub/planner/planner.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "compiler_stub/planner/validator.h"
+#include "npubank/compiler_stub/planner/validator.h"
 
 #include <limits>
 

@@ -1,4 +1,4 @@
-#include "runtime/level_zero/commands.h"
+#include "npubank/runtime/level_zero/commands.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "runtime/level_zero/buffer.h"
-#include "tests/support/driver_statistics.h"
-#include "tests/support/npu_switches.h"
+#include "npubank/runtime/level_zero/buffer.h"
+#include "npubank/tests/support/driver_statistics.h"
+#include "npubank/tests/support/npu_switches.h"
 
 namespace npubank::level_zero {
 namespace {

@@ -1,5 +1,5 @@
 // Choosing a driver, in a process of its own: Level Zero is initialised once.
-#include "runtime/level_zero/loader.h"
+#include "npubank/runtime/level_zero/loader.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/memory/npu_memory.h"
+#include "npubank/runtime/memory/npu_memory.h"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/memory/books.h"
-#include "runtime/memory/upload.h"
-#include "tests/support/npu_fixture.h"
-#include "tests/support/npu_switches.h"
+#include "npubank/runtime/memory/books.h"
+#include "npubank/runtime/memory/upload.h"
+#include "npubank/tests/support/npu_fixture.h"
+#include "npubank/tests/support/npu_switches.h"
 
 namespace npubank {
 namespace {

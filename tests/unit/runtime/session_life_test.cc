@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "compiler_stub/compile.h"
-#include "lazy_tensor/formats/checkpoint.h"
-#include "lazy_tensor/retention.h"
-#include "runtime/session.h"
-#include "tests/support/npu_fixture.h"
-#include "tests/support/test_model.h"
+#include "npubank/compiler_stub/compile.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/runtime/session.h"
+#include "npubank/tests/support/npu_fixture.h"
+#include "npubank/tests/support/test_model.h"
 
 namespace npubank {
 namespace {

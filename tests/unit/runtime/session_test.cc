@@ -1,4 +1,4 @@
-#include "runtime/session.h"
+#include "npubank/runtime/session.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "lazy_tensor/formats/checkpoint.h"
-#include "tests/support/npu_fixture.h"
-#include "tests/support/test_model.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/tests/support/npu_fixture.h"
+#include "npubank/tests/support/test_model.h"
 
 namespace npubank {
 namespace {

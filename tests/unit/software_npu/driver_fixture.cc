@@ -1,4 +1,4 @@
-#include "tests/unit/software_npu/driver_fixture.h"
+#include "npubank/tests/unit/software_npu/driver_fixture.h"
 
 #include <cstdlib>
 

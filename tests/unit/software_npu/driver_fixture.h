@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/level_zero/graph_extension.h"
-#include "runtime/level_zero/software_npu_extension.h"
+#include "npubank/runtime/level_zero/graph_extension.h"
+#include "npubank/runtime/level_zero/software_npu_extension.h"
 
 namespace npubank {
 

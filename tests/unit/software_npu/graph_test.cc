@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "compiler_stub/function_blob.h"
-#include "tests/unit/software_npu/driver_fixture.h"
+#include "npubank/compiler_stub/blob/function_blob.h"
+#include "npubank/tests/unit/software_npu/driver_fixture.h"
 
 namespace npubank {
 namespace {

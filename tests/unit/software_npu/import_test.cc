@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tests/unit/software_npu/driver_fixture.h"
+#include "npubank/tests/unit/software_npu/driver_fixture.h"
 
 namespace npubank {
 namespace {

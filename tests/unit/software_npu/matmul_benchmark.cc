@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/software_npu/kernels/matmul.h"
+#include "npubank/runtime/software_npu/kernels/matmul.h"
 
 namespace npubank::software_npu {
 namespace {

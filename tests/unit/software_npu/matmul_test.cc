@@ -1,4 +1,4 @@
-#include "runtime/software_npu/kernels/matmul.h"
+#include "npubank/runtime/software_npu/kernels/matmul.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "tests/unit/software_npu/numbers.h"
+#include "npubank/tests/unit/software_npu/numbers.h"
 
 namespace npubank::software_npu {
 namespace {

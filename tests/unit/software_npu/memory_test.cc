@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "tests/unit/software_npu/driver_fixture.h"
+#include "npubank/tests/unit/software_npu/driver_fixture.h"
 
 namespace npubank {
 namespace {

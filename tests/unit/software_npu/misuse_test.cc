@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tests/unit/software_npu/driver_fixture.h"
+#include "npubank/tests/unit/software_npu/driver_fixture.h"
 
 namespace npubank {
 namespace {

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "lazy_tensor/element_type.h"
+#include "npubank/lazy_tensor/element_type.h"
 
 namespace npubank {
 

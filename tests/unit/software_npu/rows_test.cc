@@ -1,11 +1,11 @@
-#include "runtime/software_npu/kernels/rows.h"
+#include "npubank/runtime/software_npu/kernels/rows.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "tests/unit/software_npu/numbers.h"
+#include "npubank/tests/unit/software_npu/numbers.h"
 
 namespace npubank::software_npu {
 namespace {

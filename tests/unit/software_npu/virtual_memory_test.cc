@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "tests/unit/software_npu/driver_fixture.h"
+#include "npubank/tests/unit/software_npu/driver_fixture.h"
 
 namespace npubank {
 namespace {

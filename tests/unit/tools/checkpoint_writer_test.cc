@@ -1,4 +1,4 @@
-#include "tools/checkpoint_writer.h"
+#include "npubank/tools/checkpoint_writer.h"
 
 #include <cmath>
 #include <cstring>
@@ -10,10 +10,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "lazy_tensor/evaluate.h"
-#include "lazy_tensor/formats/checkpoint.h"
-#include "lazy_tensor/recipe.h"
-#include "tests/unit/formats/test_files.h"
+#include "npubank/lazy_tensor/evaluation/evaluate.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/tests/unit/formats/test_files.h"
 
 namespace npubank {
 namespace {

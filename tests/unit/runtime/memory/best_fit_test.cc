@@ -1,4 +1,4 @@
-#include "runtime/memory/best_fit.h"
+#include "npubank/runtime/memory/strategies/best_fit.h"
 
 #include <gtest/gtest.h>
 

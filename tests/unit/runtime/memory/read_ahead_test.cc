@@ -1,4 +1,4 @@
-#include "runtime/memory/read_ahead.h"
+#include "npubank/runtime/memory/read_ahead.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "lazy_tensor/source.h"
-#include "tests/support/gate.h"
-#include "tests/support/temporary_file.h"
+#include "npubank/lazy_tensor/sources/source.h"
+#include "npubank/tests/support/gate.h"
+#include "npubank/tests/support/temporary_file.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/memory/tiles.h"
+#include "npubank/runtime/memory/strategies/tiles.h"
 
 #include <gtest/gtest.h>
 

@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/memory/placed.h"
-#include "runtime/memory/shared_tiles.h"
-#include "runtime/memory/tiles.h"
-#include "tests/support/temporary_file.h"
-#include "tools/allocation_trace.h"
+#include "npubank/runtime/memory/strategies/placed.h"
+#include "npubank/runtime/memory/strategies/shared_tiles.h"
+#include "npubank/runtime/memory/strategies/tiles.h"
+#include "npubank/tests/support/temporary_file.h"
+#include "npubank/tools/benchmarks/allocation_trace.h"
 
 namespace npubank {
 namespace {

@@ -1,0 +1,386 @@
+#include "npubank/bank/books/registry.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "npubank/bank/bank.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+
+namespace npubank {
+
+// What a lease holds. The registry outlives it, and a pinned entry is never forgotten.
+class Registry::PinnedTensor final : public Lease::Pin {
+ public:
+  PinnedTensor(std::shared_ptr<Registry> registry, Entry* entry)
+      : registry_(std::move(registry)),
+        entry_(entry),
+        address_(entry->memory == nullptr ? nullptr : entry->memory->address()) {}
+  ~PinnedTensor() override { registry_->Unpin(*entry_); }
+
+  void* address() const override { return address_; }
+  const TensorType& type() const override { return entry_->type; }
+  Uid uid() const override { return entry_->uid; }
+
+ private:
+  std::shared_ptr<Registry> registry_;
+  Entry* entry_;
+  void* address_;
+};
+
+Evaluation::Evaluation(std::shared_ptr<Registry> registry, Entry* entry)
+    : registry_(std::move(registry)),
+      entry_(entry),
+      recipe_(entry->recipe),
+      flight_(entry->flight) {}
+
+Evaluation::~Evaluation() {
+  if (entry_ != nullptr) Fail(absl::CancelledError("the evaluation was given up"));
+}
+
+PublishResult Evaluation::Publish(Published& published) {
+  return registry_->Publish(*this, published);
+}
+
+WayBack Evaluation::way_back() const {
+  WayBack way;
+  MutexLock lock(registry_->mutex_);
+  way.host_copy = entry_->host_copy;
+  way.encoded = entry_->encoded;
+  for (const OwnerRecord* owner : entry_->owners) {
+    if (owner->resolver) way.resolvers.push_back(owner->resolver);
+  }
+  return way;
+}
+
+void Evaluation::Fail(absl::Status status) { registry_->Fail(*this, std::move(status)); }
+
+Registry::Registry(std::shared_ptr<DeviceMemory> device, bool keep_unowned)
+    : device_(std::move(device)), keep_unowned_(keep_unowned) {}
+
+uint64_t Registry::AddOwner(absl::string_view name, RecipeResolver resolver) {
+  auto record = std::make_unique<OwnerRecord>();
+  record->name = std::string(name);
+  record->resolver = std::move(resolver);
+  MutexLock lock(mutex_);
+  record->id = next_owner_++;
+  const uint64_t id = record->id;
+  owners_.emplace(id, std::move(record));
+  return id;
+}
+
+void Registry::ReleaseOwner(uint64_t id) {
+  {
+    Garbage garbage(*this);
+    std::unique_ptr<OwnerRecord>
+        record;  // its resolver may hold a checkpoint: dropped after the lock
+    MutexLock lock(mutex_);
+    const auto found = owners_.find(id);
+    if (found == owners_.end()) return;
+    record = std::move(found->second);
+    owners_.erase(found);
+    for (Entry* entry : record->tensors) {
+      entry->owners.erase(std::find(entry->owners.begin(), entry->owners.end(), record.get()));
+      SettleCopy(*entry, garbage);
+      SettleRecipe(*entry, garbage);
+      Settle(*entry, garbage);
+    }
+  }
+  device_->Trim();
+}
+
+bool Registry::HasOwner(uint64_t id) const {
+  MutexLock lock(mutex_);
+  return owners_.contains(id);
+}
+
+absl::StatusOr<std::vector<OwnedTensor>> Registry::TensorsOf(uint64_t owner) const {
+  MutexLock lock(mutex_);
+  NPUBANK_ASSIGN_OR_RETURN(const OwnerRecord* record, FindOwner(owner));
+  std::vector<OwnedTensor> tensors;
+  tensors.reserve(record->tensors.size());
+  for (const Entry* entry : record->tensors) {
+    tensors.push_back({.uid = entry->uid,
+                       .name = entry->name,
+                       .bytes = static_cast<uint64_t>(entry->type.bytes()),
+                       .resident = entry->state == Residency::kResident});
+  }
+  return tensors;
+}
+
+Entry* Registry::FindEntry(Uid uid) const {
+  const auto found = entries_.find(uid.value);
+  return found == entries_.end() ? nullptr : found->second.get();
+}
+
+absl::StatusOr<OwnerRecord*> Registry::FindOwner(uint64_t id) const {
+  const auto found = owners_.find(id);
+  if (found == owners_.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("owner ", id, " was released: add an owner and register again"));
+  }
+  return found->second.get();
+}
+
+absl::StatusOr<Entry*> Registry::RegisterKnown(uint64_t owner, const LazyTensor& tensor,
+                                               absl::string_view name, Garbage& garbage) {
+  NPUBANK_ASSIGN_OR_RETURN(OwnerRecord * record, FindOwner(owner));
+  Entry* entry = FindEntry(tensor.uid());
+  if (entry == nullptr) return nullptr;
+  if (entry->digest != tensor.digest()) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "uid ", tensor.uid().ToHex(), " of '", name, "' (digest ", tensor.digest().ToHex(),
+        ") belongs to another tensor, '", entry->name, "' (digest ", entry->digest.ToHex(),
+        "); they are not shared: keep '", name, "' out of this bank"));
+  }
+  ++counters_.registrations;
+  ++counters_.hits;
+  ++entry->hits;
+  if (std::find(entry->owners.begin(), entry->owners.end(), record) == entry->owners.end()) {
+    entry->owners.push_back(record);
+    record->tensors.push_back(entry);
+    SettleCopy(*entry, garbage);
+  }
+  return entry;
+}
+
+bool Registry::WantsRecipe(const Entry& entry) {
+  return (entry.state == Residency::kEvicted || entry.state == Residency::kFailed) &&
+         entry.recipe == nullptr && entry.host_copy == nullptr;
+}
+
+Registration Registry::Hit(LazyTensor& tensor, bool wants_recipe) {
+  if (wants_recipe) {
+    RecipePtr recipe = tensor.recipe();  // dropped after the lock when it came too late
+    MutexLock lock(mutex_);
+    Entry* entry = FindEntry(tensor.uid());
+    if (entry != nullptr && WantsRecipe(*entry)) entry->recipe.swap(recipe);
+  }
+  tensor.Detach();
+  return {.uid = tensor.uid(), .hit = true};
+}
+
+absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tensor,
+                                                absl::string_view name) {
+  Garbage garbage(*this);
+  const Entry* known = nullptr;
+  bool wants_recipe = false;
+  {
+    MutexLock lock(mutex_);
+    NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name, garbage));
+    wants_recipe = known != nullptr && WantsRecipe(*known);
+  }
+  if (known != nullptr) return Hit(tensor, wants_recipe);
+  // A miss: everything that allocates is made before the lock is taken again.
+  auto entry = std::make_unique<Entry>(tensor);
+  entry->recipe = tensor.recipe();
+  entry->uid = tensor.uid();
+  entry->digest = tensor.digest();
+  entry->name = std::string(name);
+  if (entry->recipe != nullptr) entry->words = entry->recipe->Describe();
+  {
+    MutexLock lock(mutex_);
+    NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name, garbage));
+    wants_recipe = known != nullptr && WantsRecipe(*known);
+    if (known == nullptr) {
+      if (entry->recipe == nullptr) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "tensor '", name, "' (uid ", tensor.uid().ToHex(),
+            ") is detached and this bank does not know it: register it before detaching"));
+      }
+      NPUBANK_ASSIGN_OR_RETURN(OwnerRecord * record, FindOwner(owner));
+      ++counters_.registrations;
+      entry->sequence = next_sequence_++;
+      entry->owners.push_back(record);
+      record->tensors.push_back(entry.get());
+      entries_.emplace(entry->uid.value, std::move(entry));
+    }
+  }
+  if (known != nullptr) return Hit(tensor, wants_recipe);
+  return Registration{.uid = tensor.uid()};
+}
+
+absl::StatusOr<Acquired> Registry::Acquire(Uid uid, const std::function<bool()>& cancelled) {
+  for (;;) {
+    std::shared_ptr<Flight> flight;  // the entry may be forgotten while we wait
+    std::string name;
+    {
+      MutexLock lock(mutex_);
+      Entry* entry = FindEntry(uid);
+      if (entry == nullptr) {
+        return absl::NotFoundError(absl::StrCat(
+            "uid ", uid.ToHex(), " is not in the bank: register it, and keep its owner"));
+      }
+      const ResidencyStep step = NextResidency(entry->state, ResidencyEvent::kWanted);
+      entry->state = step.state;
+      if (step.action == ResidencyAction::kUse) return Acquired(Pin(*entry));
+      if (step.action == ResidencyAction::kEvaluate) {
+        entry->failure = absl::OkStatus();
+        entry->flight = std::make_shared<Flight>();
+        return Acquired(std::make_unique<Evaluation>(shared_from_this(), entry));
+      }
+      flight = entry->flight;
+      name = entry->name;
+      ++counters_.waits;
+    }
+    NPUBANK_RETURN_IF_ERROR(Await(*flight, name, cancelled));
+  }
+}
+
+absl::Status Registry::Await(Flight& flight, const std::string& name,
+                             const std::function<bool()>& cancelled) {
+  // Who cancels has no way to wake us.
+  constexpr std::chrono::milliseconds kBetweenQuestions{10};
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      const auto until = std::chrono::steady_clock::now() + kBetweenQuestions;
+      while (!flight.finished) {
+        if (!cancelled) {
+          flight.done.Wait(mutex_);
+        } else if (!flight.done.WaitUntil(mutex_, until)) {
+          break;
+        }
+      }
+      if (flight.finished)
+        return absl::IsCancelled(flight.status) ? absl::OkStatus() : flight.status;
+    }
+    if (cancelled()) {
+      return absl::CancelledError(
+          absl::StrCat("tensor '", name, "': cancelled while another caller was evaluating it"));
+    }
+  }
+}
+
+Lease Registry::Pin(Entry& entry) {
+  ++entry.leases;
+  entry.last_used = clock_;
+  return Lease(std::make_shared<PinnedTensor>(shared_from_this(), &entry));
+}
+
+void Registry::Unpin(Entry& entry) {
+  Garbage garbage(*this);
+  MutexLock lock(mutex_);
+  --entry.leases;
+  Settle(entry, garbage);
+}
+
+void Registry::SettleRecipe(Entry& entry, Garbage& garbage) {
+  if (entry.recipe == nullptr || entry.state == Residency::kEvaluating || !CanComeBack(entry)) {
+    return;
+  }
+  garbage.recipes.push_back(std::move(entry.recipe));
+}
+
+void Registry::Settle(Entry& entry, Garbage& garbage) {
+  if (!entry.owners.empty() || entry.leases > 0) return;
+  const ResidencyStep step = NextResidency(entry.state, ResidencyEvent::kReleased);
+  if (step.action == ResidencyAction::kAbandon) {
+    entry.flight->abandoned.store(true, std::memory_order_relaxed);
+    return;
+  }
+  if (step.action == ResidencyAction::kReclaim && keep_unowned_) return;
+  Forget(entry, garbage);
+}
+
+void Registry::LeaveContent(Entry& entry) {
+  if (!entry.content.has_value()) return;
+  const auto found = contents_.find(entry.content->low);
+  std::erase(found->second, &entry);
+  if (found->second.empty()) contents_.erase(found);
+  entry.content.reset();
+}
+
+void Registry::Forget(Entry& entry, Garbage& garbage) {
+  LeaveContent(entry);
+  Leave(std::move(entry.memory), garbage);
+  const auto found = entries_.find(entry.uid.value);
+  garbage.entries.push_back(std::move(found->second));
+  entries_.erase(found);
+}
+
+PublishResult Registry::Publish(Evaluation& evaluation, Published& published) {
+  Entry& entry = *evaluation.entry_;
+  // While it is being evaluated nobody else touches the recipe, but reports read it under the lock.
+  RecipePtr recipe;
+  std::optional<LazyTensor> handle;
+  {
+    MutexLock lock(mutex_);
+    recipe.swap(entry.recipe);
+    handle.swap(entry.handle);
+  }
+  if (handle.has_value()) handle->Detach();
+  handle.reset();
+  recipe.reset();
+  evaluation.recipe_.reset();
+
+  Garbage garbage(*this);
+  MutexLock lock(mutex_);
+  std::vector<std::shared_ptr<DeviceAllocation>> not_compared = NotCompared(published);
+  if (!not_compared.empty()) return not_compared;
+  if (!published.encoded.empty()) entry.encoded = std::move(published.encoded);
+  entry.state = NextResidency(entry.state, ResidencyEvent::kPublished).state;
+  SettleCopy(entry, garbage);
+  entry.memory = std::move(published.memory);
+  entry.evaluation_seconds = published.seconds;
+  entry.content = published.content;
+  if (entry.content.has_value()) contents_[entry.content->low].push_back(&entry);
+  ++counters_.evaluations;
+  if (published.origin == Origin::kTransformed) ++counters_.transformations;
+  if (published.origin == Origin::kCache) ++counters_.cache_hits;
+  evaluation.entry_ = nullptr;
+  const std::shared_ptr<Flight> flight = std::move(entry.flight);
+  flight->finished = true;
+  flight->done.NotifyAll();
+  return Pin(entry);
+}
+
+void Registry::Fail(Evaluation& evaluation, absl::Status status) {
+  Garbage garbage(*this);
+  evaluation.recipe_.reset();
+  MutexLock lock(mutex_);
+  Entry& entry = *std::exchange(evaluation.entry_, nullptr);
+  entry.state = NextResidency(entry.state, ResidencyEvent::kFailed).state;
+  entry.failure = status;
+  const std::shared_ptr<Flight> flight = std::move(entry.flight);
+  flight->finished = true;
+  flight->status = std::move(status);
+  flight->done.NotifyAll();
+  Settle(entry, garbage);
+}
+
+std::vector<std::shared_ptr<DeviceAllocation>> Registry::NotCompared(
+    const Published& published) const {
+  std::vector<std::shared_ptr<DeviceAllocation>> memory;
+  if (!published.content.has_value()) return memory;
+  const auto found = contents_.find(published.content->low);
+  if (found == contents_.end()) return memory;
+  for (const Entry* entry : found->second) {
+    if (entry->content != published.content) continue;
+    if (entry->memory == published.memory) return {};  // it shares already
+    if (!absl::c_linear_search(published.others, entry->memory)) memory.push_back(entry->memory);
+  }
+  return memory;
+}
+
+std::shared_ptr<DeviceAllocation> Registry::MemoryOf(const Lease& lease) const {
+  MutexLock lock(mutex_);
+  return FindEntry(lease.uid())->memory;  // a leased entry is never forgotten
+}
+
+void Registry::Look(absl::FunctionRef<void(const Books&)> look) const {
+  MutexLock lock(mutex_);
+  Books books;
+  books.counters = counters_;
+  for (const auto& [uid, entry] : entries_) books.entries.push_back(entry.get());
+  for (const auto& [id, record] : owners_) books.owners.push_back(record.get());
+  std::sort(books.entries.begin(), books.entries.end(),
+            [](const Entry* a, const Entry* b) { return a->sequence < b->sequence; });
+  std::sort(books.owners.begin(), books.owners.end(),
+            [](const OwnerRecord* a, const OwnerRecord* b) { return a->id < b->id; });
+  look(books);
+}
+
+}  // namespace npubank

@@ -1,0 +1,379 @@
+#include "npubank/compiler_stub/blob/function_check.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "npubank/compiler_stub/blob/function_storage.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+
+namespace npubank {
+namespace {
+
+constexpr size_t kMaxNameLength = 255;
+constexpr int kMaxArgumentRank = 5;
+
+// What elements an operand may have.
+enum class Role { kActivation, kWeight, kIntegers };
+
+// An operand: its elements, and its dimensions as letters that must agree within the operation. A
+// digit is that size itself.
+struct Operand {
+  Role role;
+  absl::string_view dims;
+};
+
+constexpr Operand kSpan = {Role::kIntegers, "2"};
+constexpr Operand Activation(absl::string_view dims) { return {Role::kActivation, dims}; }
+constexpr Operand Weight(absl::string_view dims) { return {Role::kWeight, dims}; }
+
+constexpr size_t kMaxInputs = 4;
+
+// The signature of an operation, and which inputs its result may overwrite (bit i: input i).
+struct OpRule {
+  OpKind kind;
+  absl::string_view name;
+  size_t required;  // inputs
+  size_t allowed;
+  std::array<Operand, kMaxInputs> inputs;
+  Operand output;
+  unsigned in_place;
+};
+
+constexpr OpRule kRules[] = {
+    {OpKind::kEmbed, "Embed", 2, 2, {{{Role::kIntegers, "S"}, Weight("VD")}}, Activation("SD"), 0},
+    {OpKind::kRmsNorm, "RmsNorm", 2, 2, {{Activation("SD"), Weight("D")}}, Activation("SD"), 1},
+    {OpKind::kMatMul,
+     "MatMul",
+     2,
+     3,
+     {{Activation("SK"), Weight("KN"), Activation("SN")}},
+     Activation("SN"),
+     4},
+    {OpKind::kRope, "Rope", 2, 2, {{Activation("SC"), kSpan}}, Activation("SC"), 1},
+    {OpKind::kCacheWrite,
+     "CacheWrite",
+     3,
+     3,
+     {{Activation("SW"), Activation("NW"), kSpan}},
+     Activation("NW"),
+     2},
+    {OpKind::kAttentionScores,
+     "AttentionScores",
+     3,
+     3,
+     {{Activation("SC"), Activation("NW"), kSpan}},
+     Activation("HSN"),
+     0},
+    {OpKind::kSoftmax, "Softmax", 2, 2, {{Activation("HSN"), kSpan}}, Activation("HSN"), 1},
+    {OpKind::kAttentionMix,
+     "AttentionMix",
+     3,
+     4,
+     {{Activation("HSN"), Activation("NW"), kSpan, Activation("SC")}},
+     Activation("SC"),
+     8},
+    {OpKind::kSiluMul,
+     "SiluMul",
+     2,
+     2,
+     {{Activation("SF"), Activation("SF")}},
+     Activation("SF"),
+     3},
+    {OpKind::kAdd, "Add", 2, 2, {{Activation("SD"), Activation("SD")}}, Activation("SD"), 3},
+    {OpKind::kSelectLast, "SelectLast", 2, 2, {{Activation("SD"), kSpan}}, Activation("1D"), 0},
+};
+
+const OpRule* FindRule(OpKind kind) {
+  for (const OpRule& rule : kRules) {
+    if (rule.kind == kind) return &rule;
+  }
+  return nullptr;
+}
+
+bool ElementFits(Role role, ElementType element) {
+  switch (role) {
+    case Role::kActivation:
+      return element == ElementType::kF32;
+    case Role::kWeight:
+      return element == ElementType::kF32 || element == ElementType::kF16 ||
+             element == ElementType::kBF16;
+    case Role::kIntegers:
+      return element == ElementType::kI32;
+  }
+  return false;
+}
+
+absl::string_view RoleElements(Role role) {
+  switch (role) {
+    case Role::kActivation:
+      return "F32";
+    case Role::kWeight:
+      return "F32, F16 or BF16";
+    case Role::kIntegers:
+      return "I32";
+  }
+  return "";
+}
+
+// The sizes that an operation's letters stand for.
+class Dimensions {
+ public:
+  // Matches `type` against `operand`, learning letters not seen before.
+  absl::Status Match(absl::string_view what, const Operand& operand, const TensorType& type) {
+    const Shape& shape = type.shape();
+    bool fits = ElementFits(operand.role, type.element()) &&
+                shape.rank() == static_cast<int>(operand.dims.size());
+    for (int axis = 0; fits && axis < shape.rank(); ++axis) {
+      const char letter = operand.dims[static_cast<size_t>(axis)];
+      int64_t& size = sizes_[static_cast<unsigned char>(letter) % sizes_.size()];
+      if (letter >= '0' && letter <= '9') size = letter - '0';
+      if (size == 0) size = shape.dim(axis);
+      fits = size == shape.dim(axis);
+    }
+    if (fits) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(what, " is ", type.ToString(), ", not ",
+                                                   RoleElements(operand.role), " ",
+                                                   Expected(operand)));
+  }
+
+  int64_t operator[](char letter) const {
+    return sizes_[static_cast<unsigned char>(letter) % sizes_.size()];
+  }
+
+ private:
+  std::string Expected(const Operand& operand) const {
+    std::string text = "[";
+    for (char letter : operand.dims) {
+      if (text.size() > 1) text += ',';
+      const int64_t size = (*this)[letter];
+      if (size != 0) {
+        absl::StrAppend(&text, size);
+      } else {
+        text += letter;
+      }
+    }
+    return text + "]";
+  }
+
+  std::array<int64_t, 128> sizes_ = {};  // by letter; 0 is not known yet
+};
+
+absl::Status Invalid(absl::string_view message) { return absl::InvalidArgumentError(message); }
+
+absl::Status CheckRope(const OpAttributes& a, const Dimensions& dims) {
+  if (a.head_dim < 2 || a.head_dim % 2 != 0) {
+    return Invalid(absl::StrCat("head_dim ", a.head_dim, " is not an even number of at least 2"));
+  }
+  if (dims['C'] % a.head_dim != 0) {
+    return Invalid(absl::StrCat(dims['C'], " columns are not whole heads of ", a.head_dim));
+  }
+  if (static_cast<int64_t>(a.frequencies.size()) != a.head_dim / 2) {
+    return Invalid(absl::StrCat(a.frequencies.size(), " frequencies for head_dim ", a.head_dim));
+  }
+  for (float frequency : a.frequencies) {
+    if (!std::isfinite(frequency)) return Invalid("a frequency is not finite");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckHeads(const OpAttributes& a, const Dimensions& dims) {
+  if (a.head_dim < 1) return Invalid("head_dim 0 is no size of a head");
+  if (dims['C'] % a.head_dim != 0 || dims['W'] % a.head_dim != 0) {
+    return Invalid(
+        absl::StrCat(dims['C'], " or ", dims['W'], " columns are not whole heads of ", a.head_dim));
+  }
+  const int64_t heads = dims['C'] / a.head_dim;
+  const int64_t kv_heads = dims['W'] / a.head_dim;
+  if (a.heads != dims['H'] || a.first_head < 0 || a.first_head > heads - a.heads) {
+    return Invalid(absl::StrCat("heads ", a.first_head, "+", a.heads, " do not fit ", heads,
+                                " heads and scores of ", dims['H']));
+  }
+  if (a.heads_per_kv_head < 1 || (a.first_head + a.heads - 1) / a.heads_per_kv_head >= kv_heads) {
+    return Invalid(absl::StrCat("heads_per_kv_head ", a.heads_per_kv_head, " reaches beyond ",
+                                kv_heads, " heads of the cache"));
+  }
+  if (!std::isfinite(a.scale)) return Invalid("scale is not finite");
+  return absl::OkStatus();
+}
+
+absl::Status CheckAttributes(const FunctionOp& op, const Dimensions& dims) {
+  switch (op.kind) {
+    case OpKind::kRmsNorm:
+      if (std::isfinite(op.attributes.epsilon) && op.attributes.epsilon >= 0) break;
+      return Invalid("epsilon is not a number of at least 0");
+    case OpKind::kRope:
+      return CheckRope(op.attributes, dims);
+    case OpKind::kAttentionScores:
+    case OpKind::kAttentionMix:
+      return CheckHeads(op.attributes, dims);
+    case OpKind::kCacheWrite:
+      if (dims['S'] <= dims['N']) break;
+      return Invalid(absl::StrCat(dims['S'], " rows do not fit a cache of ", dims['N']));
+    default:
+      break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOp(const Function& function, const FunctionOp& op) {
+  const OpRule* rule = FindRule(op.kind);
+  if (rule == nullptr) {
+    return Invalid(absl::StrCat("operation kind ", static_cast<int>(op.kind), " is not known"));
+  }
+  if (op.inputs.size() < rule->required || op.inputs.size() > rule->allowed) {
+    return Invalid(absl::StrCat(op.inputs.size(), " inputs, where ", rule->name, " takes ",
+                                rule->required, " to ", rule->allowed));
+  }
+  if (op.output >= function.values.size()) return Invalid("output is not a value");
+  Dimensions dims;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    if (op.inputs[i] >= function.values.size())
+      return Invalid(absl::StrCat("input ", i, " is not a value"));
+    Operand operand = rule->inputs[i];
+    if (op.kind == OpKind::kMatMul && i == 1 && op.attributes.transposed) operand.dims = "NK";
+    NPUBANK_RETURN_IF_ERROR(
+        dims.Match(absl::StrCat("input ", i), operand, function.values[op.inputs[i]].type));
+  }
+  NPUBANK_RETURN_IF_ERROR(dims.Match("output", rule->output, function.values[op.output].type));
+  return CheckAttributes(op, dims);
+}
+
+absl::Status CheckArgumentType(const TensorType& type) {
+  if (type.shape().rank() > kMaxArgumentRank) {
+    return Invalid(absl::StrCat("has more than ", kMaxArgumentRank, " dimensions"));
+  }
+  for (int64_t dim : type.shape().dims()) {
+    if (dim < 1 || dim > std::numeric_limits<uint32_t>::max()) {
+      return Invalid(absl::StrCat("is ", type.ToString(), "; each dimension must be in 1..2^32-1"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Outputs that lie on inputs: of the same type, one output to an input.
+absl::Status CheckOver(const Function& function) {
+  std::set<int32_t> taken;
+  for (const FunctionArgument& argument : function.arguments) {
+    if (argument.over == -1) continue;
+    const auto over = static_cast<size_t>(argument.over);
+    const bool fits =
+        argument.kind == ArgumentKind::kOutput && argument.over >= 0 &&
+        over < function.arguments.size() && function.arguments[over].kind == ArgumentKind::kInput &&
+        function.arguments[over].name != kScratchArgument &&
+        function.arguments[over].type == argument.type && taken.insert(argument.over).second;
+    if (fits) continue;
+    return Invalid(
+        absl::StrCat("argument '", argument.name, "' cannot lie on argument ", argument.over));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckArguments(const Function& function) {
+  std::set<absl::string_view> names;
+  size_t inputs = 0;
+  std::optional<size_t> scratch;
+  for (size_t i = 0; i < function.arguments.size(); ++i) {
+    const FunctionArgument& argument = function.arguments[i];
+    NPUBANK_RETURN_IF_ERROR(Annotate(CheckName(argument.name), absl::StrCat("argument ", i)));
+    const std::string what = absl::StrCat("argument '", argument.name, "'");
+    NPUBANK_RETURN_IF_ERROR(Annotate(CheckArgumentType(argument.type), what));
+    if (!names.insert(argument.name).second) return Invalid(absl::StrCat(what, " is there twice"));
+    if (argument.kind == ArgumentKind::kInput) {
+      if (inputs != i) return Invalid(absl::StrCat(what, " is an input after an output"));
+      ++inputs;
+    } else if (argument.kind != ArgumentKind::kOutput) {
+      return Invalid(absl::StrCat(what, " is neither input nor output"));
+    }
+    if (argument.name == kScratchArgument) scratch = i;
+  }
+  if (scratch.has_value() != (function.scratch_bytes > 0)) {
+    return Invalid("the argument 'scratch' must be there exactly when scratch_bytes is not 0");
+  }
+  NPUBANK_RETURN_IF_ERROR(CheckOver(function));
+  if (!scratch.has_value()) return absl::OkStatus();
+  const TensorType& type = function.arguments[*scratch].type;
+  if (*scratch + 1 != inputs || type.element() != ElementType::kU8 || type.shape().rank() != 1 ||
+      static_cast<uint64_t>(type.bytes()) != function.scratch_bytes) {
+    return Invalid(absl::StrCat("the argument 'scratch' is ", type.ToString(),
+                                ", not the last input of type U8[", function.scratch_bytes, "]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckValue(const Function& function, const FunctionValue& value) {
+  NPUBANK_RETURN_IF_ERROR(CheckName(value.name));
+  for (int64_t dim : value.type.shape().dims()) {
+    if (dim < 1) return Invalid(absl::StrCat("has an empty dimension: ", value.type.ToString()));
+  }
+  if (value.storage == Storage::kArgument) {
+    if (value.place >= function.arguments.size())
+      return Invalid("lies in an argument that is not there");
+    const FunctionArgument& argument = function.arguments[value.place];
+    if (argument.name == kScratchArgument) return Invalid("must say its place in scratch");
+    if (argument.type == value.type) return absl::OkStatus();
+    return Invalid(absl::StrCat("is ", value.type.ToString(), " in an argument of ",
+                                argument.type.ToString()));
+  }
+  if (value.storage != Storage::kScratch) return Invalid("lies in an unknown storage");
+  const uint64_t bytes = static_cast<uint64_t>(value.type.bytes());
+  if (value.place % kScratchAlignment != 0) {
+    return Invalid(absl::StrCat("lies at scratch offset ", value.place, ", not a multiple of ",
+                                kScratchAlignment));
+  }
+  if (bytes > function.scratch_bytes || value.place > function.scratch_bytes - bytes) {
+    return Invalid(absl::StrCat(bytes, " bytes at offset ", value.place, " reach beyond ",
+                                function.scratch_bytes, " bytes of scratch"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckParts(const Function& function) {
+  NPUBANK_RETURN_IF_ERROR(CheckArguments(function));
+  for (size_t i = 0; i < function.values.size(); ++i) {
+    NPUBANK_RETURN_IF_ERROR(
+        Annotate(CheckValue(function, function.values[i]), absl::StrCat("value ", i)));
+  }
+  for (size_t i = 0; i < function.ops.size(); ++i) {
+    const FunctionOp& op = function.ops[i];
+    NPUBANK_RETURN_IF_ERROR(Annotate(CheckName(op.name), absl::StrCat("operation ", i)));
+    NPUBANK_RETURN_IF_ERROR(
+        Annotate(CheckOp(function, op), absl::StrCat("operation '", op.name, "'")));
+  }
+  return CheckStorage(function);
+}
+
+}  // namespace
+
+absl::Status CheckFunction(const Function& function) {
+  NPUBANK_RETURN_IF_ERROR(Annotate(CheckName(function.name), "function"));
+  return Annotate(CheckParts(function), absl::StrCat("function '", function.name, "'"));
+}
+
+absl::string_view OpKindName(OpKind kind) {
+  const OpRule* rule = FindRule(kind);
+  return rule == nullptr ? absl::string_view("unknown") : rule->name;
+}
+
+bool OutputMayOverwrite(OpKind kind, size_t input) {
+  const OpRule* rule = FindRule(kind);
+  return rule != nullptr && input < kMaxInputs && (rule->in_place >> input & 1) != 0;
+}
+
+absl::Status CheckName(absl::string_view name) {
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (!name.empty() && name.size() <= kMaxNameLength &&
+      std::none_of(name.begin(), name.end(), control)) {
+    return absl::OkStatus();
+  }
+  return Invalid("name is empty, longer than 255 characters or has control characters");
+}
+
+}  // namespace npubank

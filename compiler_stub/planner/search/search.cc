@@ -1,0 +1,320 @@
+#include "npubank/compiler_stub/planner/search/search.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "absl/time/clock.h"
+#include "npubank/compiler_stub/planner/search/search_space.h"
+
+namespace npubank {
+namespace {
+
+constexpr int64_t kNoBlocker = std::numeric_limits<int64_t>::max();
+constexpr int64_t kFirstRun = 10'000;  // steps with the first order of preference
+constexpr int64_t kStepsPerClockLook = 1024;
+
+int64_t AlignUp(int64_t offset, int64_t alignment) {
+  return (offset + alignment - 1) & ~(alignment - 1);
+}
+
+// One walk through the tree of decisions, in units.
+class Walk {
+ public:
+  Walk(const SearchSpace& space, int64_t capacity, const SearchLimits& limits)
+      : space_(space),
+        capacity_(capacity),
+        limits_(limits),
+        states_(space.items.size()),
+        piles_(space.sections.size()),
+        crossing_(space.sections.size(), 0),
+        marked_(space.sections.size(), false) {
+    for (size_t s = 0; s < piles_.size(); ++s) {
+      piles_[s] = {space_.sections[s], space_.sections[s].size()};
+    }
+    for (const SearchSpace::Item& item : space_.items) CountCrossing(item, 1);
+  }
+
+  SearchEnd Run() {
+    std::vector<int> all(space_.items.size());
+    std::iota(all.begin(), all.end(), 0);
+    // Nothing has been raised yet, so no section has been looked at.
+    for (int s = 0; s < static_cast<int>(piles_.size()); ++s) MarkSection(s);
+    if (SectionsFit() && Solve(all)) return SearchEnd::kFound;
+    if (!stopped_) return SearchEnd::kNone;
+    return timed_out_ ? SearchEnd::kDeadline : SearchEnd::kSteps;
+  }
+
+  int64_t steps() const { return steps_; }
+  int64_t floor(int item) const { return states_[item].floor; }
+
+ private:
+  struct State {
+    int64_t floor = 0;  // the lowest possible offset; once placed, the offset
+    int64_t reach = 0;  // while deferred: where a blocker must begin below; else 0
+    bool placed = false;
+  };
+  // A section's members: first those without a place, nearly sorted by floor, then those with one,
+  // the last placed first. Undoing in reverse order only has to move the border.
+  struct Pile {
+    std::vector<int> members;
+    size_t waiting = 0;
+  };
+  struct Change {
+    int item;
+    State before;
+  };
+
+  // Gives every one of `items` that has no place yet one; false when that is impossible or when
+  // stopped. Then the caller undoes what was done.
+  bool Solve(const std::vector<int>& items);
+  // True when `items` fall apart; then *solved says whether all parts could be solved.
+  bool SolveApart(const std::vector<int>& items, int first, int end, bool* solved);
+
+  bool Place(int item);
+  bool Defer(int item, int64_t reach);
+  // The lowest place for a deferred item on top of a neighbour that begins below `reach`; or
+  // kNoBlocker.
+  int64_t LowestOnBlocker(int item, int64_t reach) const;
+  bool RaiseFloor(int item, int64_t floor);
+  // Looks at the marked sections, and unmarks them.
+  bool SectionsFit();
+  bool PileFits(Pile* pile) const;
+  void LeavePiles(int item);
+  void ReturnToPiles(int item);
+
+  void MarkSection(int section) {
+    if (marked_[section]) return;
+    marked_[section] = true;
+    to_check_.push_back(section);
+  }
+  bool CountStep();
+  void Remember(int item) { changes_.push_back({item, states_[item]}); }
+  void Undo(size_t mark);
+  // Counts an item without a place for the moments between sections that it keeps together.
+  void CountCrossing(const SearchSpace::Item& item, int count) {
+    for (int s = item.reach_first; s + 1 < item.reach_end; ++s) crossing_[s] += count;
+  }
+
+  const SearchSpace& space_;
+  const int64_t capacity_;
+  const SearchLimits limits_;
+  std::vector<State> states_;
+  std::vector<Pile> piles_;    // of each section
+  std::vector<int> crossing_;  // items without a place that keep sections s and s + 1 together
+  std::vector<bool> marked_;
+  std::vector<int> to_check_;
+  std::vector<Change> changes_;
+  int64_t steps_ = 0;
+  bool stopped_ = false;
+  bool timed_out_ = false;
+};
+
+bool Walk::CountStep() {
+  ++steps_;
+  if (steps_ % kStepsPerClockLook == 0 && absl::Now() > limits_.deadline) {
+    stopped_ = timed_out_ = true;
+  }
+  if (steps_ > limits_.steps) stopped_ = true;
+  return !stopped_;
+}
+
+bool Walk::RaiseFloor(int item, int64_t floor) {
+  const SearchSpace::Item& about = space_.items[item];
+  floor = AlignUp(floor, about.alignment);
+  if (floor <= states_[item].floor) return true;
+  Remember(item);
+  states_[item].floor = floor;
+  if (floor > capacity_ - about.size) return false;
+  for (int s = about.first_section; s < about.end_section; ++s) MarkSection(s);
+  return true;
+}
+
+bool Walk::PileFits(Pile* pile) const {
+  std::vector<int>& members = pile->members;
+  for (size_t i = 1; i < pile->waiting; ++i) {
+    // Floors change little from look to look, so insertion is the quickest way to sort.
+    const int member = members[i];
+    const int64_t floor = states_[member].floor;
+    size_t at = i;
+    for (; at > 0 && states_[members[at - 1]].floor > floor; --at) members[at] = members[at - 1];
+    members[at] = member;
+  }
+  int64_t top = 0;
+  for (size_t i = 0; i < pile->waiting; ++i) {
+    top = std::max(top, states_[members[i]].floor) + space_.items[members[i]].size;
+  }
+  return top <= capacity_;
+}
+
+void Walk::LeavePiles(int item) {
+  for (int s = space_.items[item].first_section; s < space_.items[item].end_section; ++s) {
+    Pile& pile = piles_[s];
+    const auto end = pile.members.begin() + static_cast<int64_t>(pile.waiting);
+    const auto at = std::find(pile.members.begin(), end, item);
+    std::rotate(at, at + 1, end);
+    --pile.waiting;
+  }
+}
+
+void Walk::ReturnToPiles(int item) {
+  for (int s = space_.items[item].first_section; s < space_.items[item].end_section; ++s) {
+    ++piles_[s].waiting;
+  }
+}
+
+bool Walk::SectionsFit() {
+  bool fit = true;
+  for (int section : to_check_) {
+    marked_[section] = false;
+    fit = fit && PileFits(&piles_[section]);
+  }
+  to_check_.clear();
+  return fit;
+}
+
+bool Walk::Place(int item) {
+  if (!CountStep()) return false;
+  Remember(item);
+  State& state = states_[item];
+  state.placed = true;
+  CountCrossing(space_.items[item], -1);
+  LeavePiles(item);
+  const int64_t top = state.floor + space_.items[item].size;
+  bool possible = true;
+  for (int other : space_.items[item].neighbours) {
+    if (states_[other].placed) continue;
+    if (states_[other].reach > state.floor) {
+      Remember(other);
+      states_[other].reach = 0;  // this is the blocker it waited for
+    }
+    possible = possible && RaiseFloor(other, top);
+  }
+  return SectionsFit() && possible;
+}
+
+int64_t Walk::LowestOnBlocker(int item, int64_t reach) const {
+  int64_t lowest = kNoBlocker;
+  for (int other : space_.items[item].neighbours) {
+    const State& state = states_[other];
+    if (state.placed || state.floor >= reach) continue;
+    lowest = std::min(lowest, state.floor + space_.items[other].size);
+  }
+  return lowest;
+}
+
+bool Walk::Defer(int item, int64_t reach) {
+  const int64_t floor = LowestOnBlocker(item, reach);
+  if (floor == kNoBlocker) return false;
+  Remember(item);
+  states_[item].reach = reach;
+  const bool possible = RaiseFloor(item, floor);
+  return SectionsFit() && possible;
+}
+
+void Walk::Undo(size_t mark) {
+  while (changes_.size() > mark) {
+    const Change& change = changes_.back();
+    if (states_[change.item].placed && !change.before.placed) {
+      CountCrossing(space_.items[change.item], 1);
+      ReturnToPiles(change.item);
+    }
+    states_[change.item] = change.before;
+    changes_.pop_back();
+  }
+}
+
+bool Walk::SolveApart(const std::vector<int>& items, int first, int end, bool* solved) {
+  std::vector<int> part_of(end - first, 0);
+  int parts = 1;
+  for (int s = first; s + 1 < end; ++s) {
+    if (crossing_[s] == 0) ++parts;
+    part_of[s + 1 - first] = parts - 1;
+  }
+  if (parts == 1) return false;
+  std::vector<std::vector<int>> lists(parts);
+  for (int item : items) {
+    if (states_[item].placed) continue;
+    lists[part_of[space_.items[item].first_section - first]].push_back(item);
+  }
+  // A small part that fails, fails quickly.
+  std::stable_sort(lists.begin(), lists.end(),
+                   [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  *solved = std::all_of(lists.begin(), lists.end(),
+                        [&](const std::vector<int>& list) { return Solve(list); });
+  return true;
+}
+
+bool Walk::Solve(const std::vector<int>& items) {
+  while (!stopped_) {
+    int lowest = -1;
+    int first = std::numeric_limits<int>::max();
+    int end = 0;
+    for (int item : items) {
+      if (states_[item].placed) continue;
+      if (lowest < 0 || states_[item].floor < states_[lowest].floor) lowest = item;
+      first = std::min(first, space_.items[item].first_section);
+      end = std::max(end, space_.items[item].end_section);
+    }
+    if (lowest < 0) return true;
+    bool solved = false;
+    if (SolveApart(items, first, end, &solved)) return solved;
+
+    const State& state = states_[lowest];
+    if (state.reach > 0) {  // still waits for its blocker: the floor it was given is out of date
+      if (!Defer(lowest, state.reach)) return false;
+      continue;
+    }
+    const int64_t reach = state.floor + space_.items[lowest].size;
+    if (LowestOnBlocker(lowest, reach) == kNoBlocker) {
+      if (!Place(lowest)) return false;
+      continue;
+    }
+    const size_t mark = changes_.size();
+    if (Place(lowest) && Solve(items)) return true;
+    if (stopped_) return false;
+    Undo(mark);
+    if (!Defer(lowest, reach)) return false;
+  }
+  return false;
+}
+
+const std::vector<Preference>& Preferences() {
+  using enum Measure;
+  static const auto* const preferences = new std::vector<Preference>{
+      {kPressure, kLife, kArea}, {kPressure, kArea, kLife}, {kLife, kArea, kPressure},
+      {kArea, kPressure, kLife}, {kSize, kLife, kPressure},
+  };
+  return *preferences;
+}
+
+}  // namespace
+
+SearchResult FindLayout(const Problem& problem, const Conflicts& conflicts, int64_t capacity,
+                        const SearchLimits& limits) {
+  SearchResult result;
+  std::vector<SearchSpace> spaces;
+  for (const Preference& preference : Preferences()) {
+    spaces.push_back(MakeSearchSpace(problem, conflicts, preference));
+  }
+  for (int64_t run = kFirstRun;; run *= 2) {
+    for (const SearchSpace& space : spaces) {
+      SearchLimits run_limits = limits;
+      run_limits.steps = std::min(run, limits.steps - result.steps);
+      if (run_limits.steps <= 0) return result;
+      Walk walk(space, capacity / space.unit, run_limits);
+      result.end = walk.Run();
+      result.steps += walk.steps();
+      if (result.end == SearchEnd::kSteps) continue;
+      if (result.end == SearchEnd::kFound) {
+        result.offsets.resize(problem.buffers.size());
+        for (size_t i = 0; i < space.items.size(); ++i) {
+          result.offsets[space.items[i].buffer] = walk.floor(static_cast<int>(i)) * space.unit;
+        }
+      }
+      return result;
+    }
+  }
+}
+
+}  // namespace npubank

@@ -1,0 +1,63 @@
+// AtomicFile: a file that is either there complete or not there: written under a temporary name
+// beside its own, synced, renamed.
+//
+//   NPUBANK_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create("run.bank"));
+//   NPUBANK_RETURN_IF_ERROR(file.Append(bytes));
+//   NPUBANK_RETURN_IF_ERROR(file.Commit());
+//
+// Dropped without Commit, the temporary file is removed. Two writers of one path do not disturb
+// each other; the last Commit wins. Threads: WriteAt and ReadAt from any, on ranges that do not
+// overlap; the rest one at a time.
+// Errors: NotFound / PermissionDenied for the folder; ResourceExhausted for a full disk;
+// Unavailable else.
+#ifndef NPUBANK_LAZY_TENSOR_BASE_ATOMIC_FILE_H_
+#define NPUBANK_LAZY_TENSOR_BASE_ATOMIC_FILE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace npubank {
+
+class AtomicFile {
+ public:
+  static absl::StatusOr<AtomicFile> Create(const std::string& path);
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
+
+  absl::Status Append(absl::string_view bytes);
+  // Over what is there already, for a header that is known last.
+  absl::Status WriteAt(uint64_t offset, absl::string_view bytes);
+  // What was written there, before Commit or after it; DataLoss beyond the end.
+  absl::Status ReadAt(uint64_t offset, absl::Span<std::byte> out) const;
+  uint64_t size() const { return size_; }
+  absl::Status Commit();
+
+ private:
+  AtomicFile(std::string path, std::string temporary, int descriptor);
+  absl::Status Failed(absl::string_view what) const;
+
+  std::string path_;
+  std::string temporary_;  // empty once committed
+  int descriptor_ = -1;
+  std::atomic<uint64_t> size_ = 0;
+};
+
+// What errno `error` of a call on this file means.
+absl::Status FileError(int error, const std::string& path, absl::string_view what);
+
+// A whole regular file of at most `limit` bytes.
+// Errors: NotFound / PermissionDenied; InvalidArgument for what is not a regular file or is too
+// large.
+absl::StatusOr<std::string> ReadWholeFile(const std::string& path, uint64_t limit);
+
+}  // namespace npubank
+
+#endif  // NPUBANK_LAZY_TENSOR_BASE_ATOMIC_FILE_H_

@@ -1,0 +1,348 @@
+// Operations whose elements come in groups or from several inputs.
+
+#include <algorithm>
+#include <cstring>
+
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/evaluation/produce.h"
+#include "npubank/lazy_tensor/kernels/blocks.h"
+#include "npubank/lazy_tensor/kernels/convert.h"
+#include "npubank/lazy_tensor/kernels/dequantize.h"
+#include "npubank/lazy_tensor/kernels/packing.h"
+
+namespace npubank {
+namespace {
+
+// Parts of a block start on cache lines.
+int64_t Rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+int64_t BytesOf(int64_t elements, int bits) { return Rounded((elements * bits + 7) / 8); }
+
+// Calls visit(line) for each line along the last axis of a box of these extents, in order. `index`
+// is that of the line's first element. Rank 0 has one line.
+template <typename Visit>
+void ForEachLine(const Box& box, Visit visit) {
+  AxisValues index = {};
+  const int64_t length = box.rank == 0 ? 1 : box.extent[box.rank - 1];
+  const int64_t lines = box.elements() / length;
+  for (int64_t line = 0; line < lines; ++line) {
+    visit(line, index);
+    for (int a = box.rank - 2; a >= 0; --a) {
+      if (++index[a] < box.extent[a]) break;
+      index[a] = 0;
+    }
+  }
+}
+
+int64_t LineLength(const Box& box) { return box.rank == 0 ? 1 : box.extent[box.rank - 1]; }
+
+// Strides of lines that lie `pitch` elements apart.
+AxisValues PitchedStrides(const Box& box, int64_t pitch) {
+  AxisValues strides = {};
+  int64_t stride = pitch;
+  for (int a = box.rank - 1; a >= 0; --a) {
+    strides[a] = a == box.rank - 1 ? 1 : stride;
+    if (a != box.rank - 1) stride *= box.extent[a];
+  }
+  return strides;
+}
+
+// `box` with its axis in units of `unit` elements: the units that it touches.
+Box InUnits(Box box, int axis, int64_t unit) {
+  const int64_t begin = box.start[axis] / unit;
+  const int64_t end = (box.start[axis] + box.extent[axis] + unit - 1) / unit;
+  box.start[axis] = begin;
+  box.extent[axis] = end - begin;
+  return box;
+}
+
+}  // namespace
+
+absl::Status Producer::ProduceOp(const SplatOp& op, const Recipe& recipe, const Box& box,
+                                 const Target& target) {
+  const int bits = BitWidth(recipe.type().element());
+  const auto need = [&](const Box& piece) { return BytesOf(piece.elements(), bits); };
+  return InPieces(
+      recipe, box, target.IsDenseFor(box), need, [&](const Box& piece, std::byte* block) {
+        std::byte* const direct = target.WholeBytes(box, piece, bits);
+        std::byte* const out = direct != nullptr ? direct : block;
+        const int64_t bytes = (piece.elements() * bits + 7) / 8;
+        const int64_t size = std::max(bits / 8, 1);
+        const uint64_t pattern = bits == 4 ? op.bits * 0x11 : op.bits;
+        for (int64_t i = 0; i < bytes; i += size) {
+          std::memcpy(out + i, &pattern, static_cast<size_t>(size));  // little-endian
+        }
+        if (direct == nullptr) {
+          CopyBox(piece, bits, out, 0, DenseStrides(piece.extents()), target.At(box, piece));
+        }
+        return absl::OkStatus();
+      });
+}
+
+absl::Status Producer::ProduceOp(const GatherOp&, const Recipe& recipe, const Box& box,
+                                 const Target& target) {
+  const Recipe& indices = *recipe.inputs()[0];
+  const Recipe& table = *recipe.inputs()[1];
+  const int index_bits = BitWidth(indices.type().element());
+  const int bits = BitWidth(recipe.type().element());
+  const int64_t table_bytes = Rounded(table.type().bytes());
+  const auto need = [&](const Box& piece) {
+    return table_bytes + BytesOf(piece.elements(), index_bits) + BytesOf(piece.elements(), bits);
+  };
+  const std::byte* entries = nullptr;
+  const auto fill = [&](const Box& piece, std::byte* block) -> absl::Status {
+    if (entries == nullptr) {
+      NPUBANK_ASSIGN_OR_RETURN(entries, Dense(table, Box::Whole(table.type().shape()), block));
+    }
+    const int64_t count = piece.elements();
+    std::byte* const room = block + table_bytes;
+    NPUBANK_ASSIGN_OR_RETURN(const std::byte* index, Dense(indices, piece, room));
+    std::byte* out = target.WholeBytes(box, piece, bits);
+    const bool direct = out != nullptr;
+    if (!direct) out = room + BytesOf(count, index_bits);
+    const int64_t size = bits / 8;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t entry = index_bits == 4 ? static_cast<int>(index[i / 2] >> (i % 2 * 4)) & 15
+                                            : static_cast<int>(index[i]);
+      std::memcpy(out + i * size, entries + entry * size, static_cast<size_t>(size));
+    }
+    if (!direct) {
+      CopyBox(piece, bits, out, 0, DenseStrides(piece.extents()), target.At(box, piece));
+    }
+    return absl::OkStatus();
+  };
+  return InPieces(recipe, box, target.IsDenseFor(box), need, fill);
+}
+
+absl::Status Producer::Widen(const Recipe& recipe, const Box& part, std::byte* stored,
+                             float* wide) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::byte* in, Dense(recipe, part, stored));
+  kernels::Convert(recipe.type().element(), in, ElementType::kF32, wide,
+                   static_cast<size_t>(part.elements()));
+  return absl::OkStatus();
+}
+
+namespace {
+
+// Which scales a piece of the weights needs.
+class ScaleMap {
+ public:
+  ScaleMap(const Shape& weights, const Shape& scales) : scales_(scales) {
+    for (int a = 0; a < weights.rank(); ++a) {
+      group_[a] = scales.num_elements() == 1 ? std::max<int64_t>(weights.dim(a), 1)
+                                             : weights.dim(a) / std::max<int64_t>(scales.dim(a), 1);
+    }
+  }
+
+  // The part of the scales' tensor. A single scale may have any rank.
+  Box PartFor(const Box& piece) const {
+    if (scales_.num_elements() == 1) return Box::Whole(scales_);
+    Box part = piece;
+    for (int a = 0; a < piece.rank; ++a) part = InUnits(part, a, group_[a]);
+    return part;
+  }
+
+  // The position in that part of the scale of the first element of a line of the piece.
+  int64_t PositionOf(const Box& piece, const AxisValues& index, const Box& part) const {
+    if (scales_.num_elements() == 1) return 0;
+    int64_t position = 0;
+    for (int a = 0; a < piece.rank; ++a) {
+      const int64_t scale = (piece.start[a] + index[a]) / group_[a] - part.start[a];
+      position = position * part.extent[a] + scale;
+    }
+    return position;
+  }
+
+  // Along the last axis.
+  int64_t group(int rank) const { return rank == 0 ? 1 : group_[rank - 1]; }
+
+ private:
+  const Shape& scales_;
+  AxisValues group_ = {};
+};
+
+// From the start of one line of weights to that of the next; four-bit ones must start on a byte.
+int64_t PitchOf(const Box& piece, ElementType weights) {
+  const int64_t length = LineLength(piece);
+  return BitWidth(weights) == 4 ? (length + 1) / 2 * 2 : length;
+}
+
+// Where the parts of Unpack's block begin, for a piece with this many scales.
+struct UnpackRoom {
+  UnpackRoom(const Box& piece, int64_t scale_count, ElementType from, ElementType to) {
+    const int64_t lines = piece.elements() / LineLength(piece);
+    stored = weights + BytesOf(lines * PitchOf(piece, from), BitWidth(from));
+    scales = stored + BytesOf(scale_count, 64);  // the widest type a zero point may have
+    zeros = scales + BytesOf(scale_count, 32);
+    out = zeros + BytesOf(scale_count, 32);
+    bytes = out + BytesOf(piece.elements(), BitWidth(to));
+  }
+  int64_t weights = 0;
+  int64_t stored;
+  int64_t scales;
+  int64_t zeros;
+  int64_t out;
+  int64_t bytes;
+};
+
+// Every line of a piece. `run` holds the first of the scales and zero points of `part`.
+void DequantizeLines(const Box& piece, const ScaleMap& map, const Box& part,
+                     const kernels::QuantizedRun& run, ElementType to, std::byte* out) {
+  const auto* const weights = static_cast<const std::byte*>(run.weights);
+  const int64_t length = LineLength(piece);
+  const int64_t in_bytes = PitchOf(piece, run.type) * BitWidth(run.type) / 8;
+  const int64_t start = piece.rank == 0 ? 0 : piece.start[piece.rank - 1];
+  ForEachLine(piece, [&](int64_t line, const AxisValues& index) {
+    const int64_t position = map.PositionOf(piece, index, part);
+    kernels::QuantizedRun one = run;
+    one.weights = weights + line * in_bytes;
+    one.scales = run.scales + position;
+    one.zeros = run.zeros != nullptr ? run.zeros + position : nullptr;
+    one.group = static_cast<size_t>(map.group(piece.rank));
+    one.first = static_cast<size_t>(start) % one.group;
+    kernels::Dequantize(one, to, out + line * length * BitWidth(to) / 8,
+                        static_cast<size_t>(length));
+  });
+}
+
+}  // namespace
+
+absl::Status Producer::ProduceOp(const UnpackOp&, const Recipe& recipe, const Box& box,
+                                 const Target& target) {
+  const Recipe& weights = *recipe.inputs()[0];
+  const Recipe& scale = *recipe.inputs()[1];
+  const Recipe* zero = recipe.inputs().size() > 2 ? recipe.inputs()[2].get() : nullptr;
+  const ElementType type = weights.type().element();
+  const ElementType to = recipe.type().element();
+  const int bits = BitWidth(to);
+  const ScaleMap map(weights.type().shape(), scale.type().shape());
+  const bool one_zero = zero != nullptr && zero->type().num_elements() == 1;
+
+  const auto need = [&](const Box& piece) {
+    return UnpackRoom(piece, map.PartFor(piece).elements(), type, to).bytes;
+  };
+  const auto fill = [&](const Box& piece, std::byte* block) -> absl::Status {
+    const Box part = map.PartFor(piece);
+    const UnpackRoom room(piece, part.elements(), type, to);
+    auto* const scales = reinterpret_cast<float*>(block + room.scales);
+    auto* const zeros = reinterpret_cast<float*>(block + room.zeros);
+    NPUBANK_RETURN_IF_ERROR(Widen(scale, part, block + room.stored, scales));
+    if (zero != nullptr) {
+      const Box zero_part = one_zero ? Box::Whole(zero->type().shape()) : part;
+      NPUBANK_RETURN_IF_ERROR(Widen(*zero, zero_part, block + room.stored, zeros));
+      if (one_zero) std::fill_n(zeros, part.elements(), zeros[0]);
+    }
+    // Lines without padding are one run, often where they already lie.
+    const int64_t pitch = PitchOf(piece, type);
+    const std::byte* in = block + room.weights;
+    if (pitch == LineLength(piece)) {
+      NPUBANK_ASSIGN_OR_RETURN(in, Dense(weights, piece, block + room.weights));
+    } else {
+      NPUBANK_RETURN_IF_ERROR(
+          Produce(weights, piece, Target{block + room.weights, 0, PitchedStrides(piece, pitch)}));
+    }
+    std::byte* out = target.WholeBytes(box, piece, bits);
+    const bool direct = out != nullptr;
+    if (!direct) out = block + room.out;
+    kernels::QuantizedRun run;
+    run.type = type;
+    run.weights = in;
+    run.scales = scales;
+    run.zeros = zero != nullptr ? zeros : nullptr;
+    run.stream = direct && target.stream;
+    DequantizeLines(piece, map, part, run, to, out);
+    if (!direct) {
+      CopyBox(piece, bits, out, 0, DenseStrides(piece.extents()), target.At(box, piece));
+    }
+    return absl::OkStatus();
+  };
+  return InPieces(recipe, box, target.IsDenseFor(box), need, fill);
+}
+
+absl::Status Producer::ProduceOp(const UnpackNibblesOp& op, const Recipe& recipe, const Box& box,
+                                 const Target& target) {
+  const Recipe& words = *recipe.inputs()[0];
+  const bool rows = op.layout == NibbleLayout::kRows;
+  const int axis = rows ? 0 : box.rank - 1;
+  // Of the output in the block: lines start on a byte, and where columns are packed on a word.
+  const auto pitch_of = [&](const Box& piece, const Box& part) {
+    return rows ? (LineLength(piece) + 1) / 2 * 2 : LineLength(part) * 8;
+  };
+  const auto need = [&](const Box& piece) {
+    const Box part = InUnits(piece, axis, 8);
+    const int64_t lines = piece.elements() / LineLength(piece);
+    return BytesOf(part.elements(), 32) + BytesOf(lines * pitch_of(piece, part), 4);
+  };
+  const auto fill = [&](const Box& piece, std::byte* block) -> absl::Status {
+    const Box part = InUnits(piece, axis, 8);
+    NPUBANK_ASSIGN_OR_RETURN(const std::byte* in, Dense(words, part, block));
+    std::byte* const out = block + BytesOf(part.elements(), 32);
+    const auto count = static_cast<size_t>(part.elements());
+    const int64_t pitch = pitch_of(piece, part);
+    const int64_t skipped =
+        piece.start[axis] % 8;  // nibbles of the first word in front of the piece
+    switch (op.layout) {
+      case NibbleLayout::kRows: {
+        const int64_t columns = piece.extent[1];
+        std::byte* row = out;
+        for (int64_t word = 0; word < part.extent[0]; ++word) {
+          const int64_t first = word == 0 ? skipped : 0;
+          const int64_t end = std::min<int64_t>(8, skipped + piece.extent[0] - word * 8);
+          kernels::GptqRows(in + word * columns * 4, static_cast<size_t>(columns),
+                            static_cast<size_t>(first), static_cast<size_t>(end - first), row,
+                            static_cast<size_t>(pitch / 2));
+          row += (end - first) * pitch / 2;
+        }
+        break;
+      }
+      case NibbleLayout::kColumns:
+        std::memcpy(out, in, 4 * count);
+        break;
+      case NibbleLayout::kColumnsPlusOne:
+        kernels::GptqZeros(in, count, out);
+        break;
+      case NibbleLayout::kColumnsAwq:
+        kernels::AwqToU4(in, count, out);
+        break;
+    }
+    CopyBox(piece, 4, out, rows ? 0 : skipped, PitchedStrides(piece, pitch), target.At(box, piece));
+    return absl::OkStatus();
+  };
+  return InPieces(recipe, box, target.IsDenseFor(box), need, fill);
+}
+
+absl::Status Producer::ProduceOp(const DequantizeBlocksOp& op, const Recipe& recipe, const Box& box,
+                                 const Target& target) {
+  const Recipe& bytes = *recipe.inputs()[0];
+  const ElementType to = recipe.type().element();
+  const int bits = BitWidth(to);
+  const int axis = box.rank - 1;
+  const auto length = static_cast<int64_t>(kernels::BlockLength(op.format));
+  const auto block_bytes = static_cast<int64_t>(kernels::BlockBytes(op.format));
+  const auto need = [&](const Box& piece) {
+    const int64_t blocks = InUnits(piece, axis, length).elements();
+    return Rounded(blocks * block_bytes) + BytesOf(blocks * length, bits);
+  };
+  const auto fill = [&](const Box& piece, std::byte* block) -> absl::Status {
+    const Box part = InUnits(piece, axis, length);
+    const int64_t blocks = part.elements();
+    Box stored = part;
+    stored.start[axis] *= block_bytes;
+    stored.extent[axis] *= block_bytes;
+    NPUBANK_ASSIGN_OR_RETURN(const std::byte* in, Dense(bytes, stored, block));
+    const bool whole = piece.start[axis] % length == 0 && piece.extent[axis] % length == 0;
+    std::byte* out = whole ? target.WholeBytes(box, piece, bits) : nullptr;
+    const bool direct = out != nullptr;
+    if (!direct) out = block + Rounded(blocks * block_bytes);
+    kernels::DequantizeBlocks(op.format, in, to, out, static_cast<size_t>(blocks),
+                              direct && target.stream);
+    if (!direct) {
+      CopyBox(piece, bits, out, piece.start[axis] % length,
+              PitchedStrides(piece, part.extent[axis] * length), target.At(box, piece));
+    }
+    return absl::OkStatus();
+  };
+  return InPieces(recipe, box, target.IsDenseFor(box), need, fill);
+}
+
+}  // namespace npubank

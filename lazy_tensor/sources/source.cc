@@ -1,0 +1,214 @@
+#include "npubank/lazy_tensor/sources/source.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/sources/mapped_file.h"
+#include "npubank/lazy_tensor/sources/retention.h"
+
+namespace npubank {
+namespace {
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&&) = delete;
+  ~FileDescriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// What makes a file the same file with the same contents.
+struct FileStamp {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t size = 0;
+  int64_t mtime_seconds = 0;
+  int64_t mtime_nanoseconds = 0;
+
+  static FileStamp Of(const struct stat& facts) {
+    return {facts.st_dev, facts.st_ino, static_cast<uint64_t>(facts.st_size), facts.st_mtim.tv_sec,
+            facts.st_mtim.tv_nsec};
+  }
+  bool operator==(const FileStamp&) const = default;
+
+  Digest Identity() const {
+    return DigestBuilder("file")
+        .Add(static_cast<int64_t>(device))
+        .Add(static_cast<int64_t>(inode))
+        .Add(static_cast<int64_t>(size))
+        .Add(mtime_seconds)
+        .Add(mtime_nanoseconds)
+        .Finish();
+  }
+};
+
+absl::Status SystemError(int error, absl::string_view what, absl::string_view name) {
+  const std::string message = absl::StrCat(what, " ", name, ": ", std::strerror(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(message);
+    case EACCES:
+    case EPERM:
+      return absl::PermissionDeniedError(message);
+    default:
+      return absl::UnavailableError(message);
+  }
+}
+
+absl::Status CheckRange(const Source& source, uint64_t offset, uint64_t length) {
+  if (offset <= source.size() && length <= source.size() - offset) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(source.name(), ": bytes [", offset, ", +", length,
+                                            ") lie beyond its ", source.size(), " bytes"));
+}
+
+class FileSource final : public Source {
+ public:
+  FileSource(const std::string& path, FileDescriptor fd, const FileStamp& stamp, FileAccess access)
+      : Source(path, stamp.Identity(), stamp.size),
+        fd_(std::move(fd)),
+        stamp_(stamp),
+        access_(access) {}
+
+  bool persistent() const override { return true; }
+
+  absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const override {
+    NPUBANK_RETURN_IF_ERROR(CheckRange(*this, offset, out.size()));
+    while (!out.empty()) {
+      const ssize_t count = pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return SystemError(errno, "cannot read", name());
+      if (count == 0) return Changed("it is shorter");
+      out.remove_prefix(static_cast<size_t>(count));
+      offset += static_cast<uint64_t>(count);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<absl::Span<const std::byte>> View(uint64_t offset,
+                                                   uint64_t length) const override {
+    NPUBANK_RETURN_IF_ERROR(CheckRange(*this, offset, length));
+    if (access_ != FileAccess::kMap) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(name(), " was opened to be read, not mapped"));
+    }
+    NPUBANK_RETURN_IF_ERROR(CheckUnchanged());
+    if (length == 0) return absl::Span<const std::byte>();
+    const absl::Span<const std::byte> whole = InPlace();
+    if (whole.empty()) return SystemError(errno, "cannot map", name());
+    return whole.subspan(offset, length);
+  }
+
+  absl::Span<const std::byte> InPlace() const override {
+    if (access_ != FileAccess::kMap || size() == 0) return {};
+    MutexLock lock(mutex_);
+    if (mapping_ == nullptr) mapping_ = MappedFile::Map(fd_.get(), size());
+    return mapping_ == nullptr ? absl::Span<const std::byte>() : mapping_->bytes();
+  }
+
+  void Release(uint64_t offset, uint64_t length) const override {
+    if (!CheckRange(*this, offset, length).ok()) return;
+    MutexLock lock(mutex_);
+    if (mapping_ != nullptr) mapping_->Release(offset, length);
+  }
+
+  absl::Status CheckUnchanged() const override {
+    struct stat facts;
+    if (fstat(fd_.get(), &facts) != 0) return SystemError(errno, "cannot stat", name());
+    const FileStamp now = FileStamp::Of(facts);
+    if (now.size != stamp_.size) return Changed("its size is another");
+    if (!(now == stamp_)) return Changed("it was written to");
+    MutexLock lock(mutex_);
+    if (mapping_ != nullptr && mapping_->lost()) return Changed("a page of it could not be read");
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Changed(absl::string_view how) const {
+    return absl::DataLossError(absl::StrCat(name(), " changed since it was opened (", how,
+                                            "); open the checkpoint again"));
+  }
+
+  const FileDescriptor fd_;
+  const FileStamp stamp_;
+  const FileAccess access_;
+  mutable Mutex mutex_;
+  mutable std::unique_ptr<MappedFile> mapping_ ABSL_GUARDED_BY(mutex_);
+};
+
+class BufferSource final : public Source {
+ public:
+  BufferSource(std::vector<std::byte> bytes, std::string name, const Digest& identity)
+      : Source(std::move(name), identity, bytes.size()), bytes_(std::move(bytes)) {}
+
+  bool persistent() const override { return false; }
+
+  absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const override {
+    NPUBANK_RETURN_IF_ERROR(CheckRange(*this, offset, out.size()));
+    if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<absl::Span<const std::byte>> View(uint64_t offset,
+                                                   uint64_t length) const override {
+    NPUBANK_RETURN_IF_ERROR(CheckRange(*this, offset, length));
+    return absl::MakeConstSpan(bytes_).subspan(offset, length);
+  }
+
+  void Release(uint64_t, uint64_t) const override {}
+  absl::Span<const std::byte> InPlace() const override { return bytes_; }
+
+ private:
+  const std::vector<std::byte> bytes_;
+};
+
+Digest NextBufferIdentity() {
+  static const std::pair<uint64_t, uint64_t> process_key = [] {
+    std::random_device random;
+    auto word = [&random] { return (uint64_t{random()} << 32) | random(); };
+    return std::make_pair(word(), word());
+  }();
+  static std::atomic<uint64_t> counter{0};
+  return DigestBuilder("buffer")
+      .Add(static_cast<int64_t>(process_key.first))
+      .Add(static_cast<int64_t>(process_key.second))
+      .Add(static_cast<int64_t>(counter.fetch_add(1, std::memory_order_relaxed)))
+      .Finish();
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Source>> Source::OpenFile(const std::string& path,
+                                                         FileAccess access) {
+  // O_NONBLOCK: opening a FIFO must not wait for a writer; regular files ignore it.
+  FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) return SystemError(errno, "cannot open", path);
+  struct stat facts;
+  if (fstat(fd.get(), &facts) != 0) return SystemError(errno, "cannot stat", path);
+  if (!S_ISREG(facts.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
+  }
+  return std::make_shared<FileSource>(path, std::move(fd), FileStamp::Of(facts), access);
+}
+
+std::shared_ptr<Source> Source::FromBuffer(std::vector<std::byte> bytes, std::string name) {
+  return std::make_shared<BufferSource>(std::move(bytes), std::move(name), NextBufferIdentity());
+}
+
+}  // namespace npubank

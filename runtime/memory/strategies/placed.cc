@@ -1,0 +1,76 @@
+#include "npubank/runtime/memory/strategies/placed.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+
+namespace npubank {
+
+class Placed::PlacedBlock : public Block {
+ public:
+  PlacedBlock(std::shared_ptr<Placed> placed, BestFit::Place place, std::byte* address,
+              uint64_t bytes)
+      : placed_(std::move(placed)), place_(place), address_(address), bytes_(bytes) {}
+  ~PlacedBlock() override { placed_->Free(place_, bytes_); }
+
+  std::byte* address() const override { return address_; }
+  uint64_t reserved_bytes() const override { return bytes_; }
+
+ private:
+  const std::shared_ptr<Placed> placed_;
+  const BestFit::Place place_;
+  std::byte* const address_;
+  const uint64_t bytes_;
+};
+
+absl::StatusOr<std::unique_ptr<Block>> Placed::Allocate(uint64_t bytes, absl::string_view name) {
+  if (bytes >= options_.alone_bytes) return slab_source_->Allocate(bytes, name);
+  bytes = RoundUp(bytes, kDeviceAlignment);
+  uint64_t slab_bytes = options_.least_slab_bytes;
+  {
+    MutexLock lock(mutex_);
+    if (std::unique_ptr<Block> block = Take(bytes)) return block;
+    while (slab_bytes < options_.most_slab_bytes && slab_bytes * 2 <= holes_.slab_bytes() / 8)
+      slab_bytes *= 2;
+  }
+  slab_bytes = std::max(slab_bytes, bytes);
+  NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<Block> slab, MakeSlab(slab_bytes, bytes, name));
+  MutexLock lock(mutex_);
+  const uint64_t number = next_slab_++;
+  holes_.AddSlab(number,
+                 std::max(slab->reserved_bytes() / kDeviceAlignment * kDeviceAlignment, bytes));
+  slabs_.emplace(number, std::move(slab));
+  return Take(bytes);
+}
+
+std::unique_ptr<Block> Placed::Take(uint64_t bytes) {
+  const std::optional<BestFit::Place> place = holes_.Take(bytes);
+  if (!place) return nullptr;
+  std::byte* const address = slabs_.at(place->slab)->address() + place->offset;
+  return std::make_unique<PlacedBlock>(shared_from_this(), *place, address, bytes);
+}
+
+// A device that has no room for a whole slab may have room for the tensor.
+absl::StatusOr<std::unique_ptr<Block>> Placed::MakeSlab(uint64_t bytes, uint64_t wanted,
+                                                        absl::string_view name) {
+  const std::string slab_name = absl::StrCat("a slab for ", name);
+  absl::StatusOr<std::unique_ptr<Block>> slab = slab_source_->Allocate(bytes, slab_name);
+  if (absl::IsResourceExhausted(slab.status()) && wanted < bytes)
+    return slab_source_->Allocate(wanted, slab_name);
+  return slab;
+}
+
+void Placed::Free(BestFit::Place place, uint64_t bytes) {
+  std::unique_ptr<Block> empty;  // freed without the lock
+  MutexLock lock(mutex_);
+  if (!holes_.Give(place, bytes)) return;
+  holes_.RemoveSlab(place.slab);
+  const auto slab = slabs_.find(place.slab);
+  empty = std::move(slab->second);
+  slabs_.erase(slab);
+}
+
+}  // namespace npubank

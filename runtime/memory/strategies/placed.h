@@ -1,0 +1,58 @@
+// Placed: tensors placed in slabs of another strategy, each in the smallest hole that it fits in.
+//
+//   auto placed = std::make_shared<Placed>(committed, Placed::Options());
+//
+// A slab is made when no hole fits, and given back as soon as nothing is in it. Slabs grow with
+// what is in them: an eighth of it, so that a small model does not pay for a large slab.
+// A tensor of `alone_bytes` or more gets memory of its own: a slab spares it one driver call, and
+// costs what is left at the end of the slab and the holes that tensors of other sizes leave. Where
+// memory comes in pages, alone_bytes should be many of them; of the last page part is wasted.
+// Cost: one driver call per slab; the rest is bookkeeping, logarithmic in the number of holes.
+#ifndef NPUBANK_RUNTIME_MEMORY_STRATEGIES_PLACED_H_
+#define NPUBANK_RUNTIME_MEMORY_STRATEGIES_PLACED_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/runtime/memory/strategies/best_fit.h"
+#include "npubank/runtime/memory/strategies/strategy.h"
+
+namespace npubank {
+
+class Placed : public Strategy, public std::enable_shared_from_this<Placed> {
+ public:
+  struct Options {
+    uint64_t least_slab_bytes = 1 << 20;
+    uint64_t most_slab_bytes = 64 << 20;  // the least times a power of two
+    uint64_t alone_bytes = 256 << 10;
+  };
+
+  Placed(std::shared_ptr<Strategy> slabs, Options options)
+      : slab_source_(std::move(slabs)), options_(options) {}
+
+  absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, absl::string_view name) override;
+  uint64_t Trim() override { return slab_source_->Trim(); }
+
+ private:
+  class PlacedBlock;
+
+  std::unique_ptr<Block> Take(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::unique_ptr<Block>> MakeSlab(uint64_t bytes, uint64_t wanted,
+                                                  absl::string_view name);
+  void Free(BestFit::Place place, uint64_t bytes);
+
+  const std::shared_ptr<Strategy> slab_source_;
+  const Options options_;
+
+  Mutex mutex_;
+  BestFit holes_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::unique_ptr<Block>> slabs_ ABSL_GUARDED_BY(mutex_);
+  uint64_t next_slab_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace npubank
+
+#endif  // NPUBANK_RUNTIME_MEMORY_STRATEGIES_PLACED_H_

@@ -1,0 +1,114 @@
+#include "npubank/runtime/software_npu/memory/allocation.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+
+namespace npubank::software_npu {
+namespace {
+
+constexpr uint64_t kFirstDeviceAddress = uint64_t{1} << 31;
+constexpr uint64_t kDevicePage = 4096;
+
+uint64_t AddressOf(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
+uint64_t NextId() {
+  static std::atomic<uint64_t> next{1};
+  return next++;
+}
+
+// Addresses of the device are handed out one after the other: nobody but the host sees them.
+uint64_t NextDeviceAddress(uint64_t bytes) {
+  static std::atomic<uint64_t> next{kFirstDeviceAddress};
+  return next.fetch_add((bytes + kDevicePage - 1) / kDevicePage * kDevicePage);
+}
+
+bool SameFile(int a, int b) {
+  struct stat first = {};
+  struct stat second = {};
+  return fstat(a, &first) == 0 && fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+}  // namespace
+
+Allocation::Allocation(std::shared_ptr<Context> context, ze_memory_type_t type, uint8_t* base,
+                       uint64_t bytes)
+    : context_(std::move(context)),
+      type_(type),
+      base_(base),
+      bytes_(bytes),
+      id_(NextId()),
+      device_address_(NextDeviceAddress(bytes)) {}
+
+Pins::Pins(const std::vector<Place>& places) {
+  std::vector<std::shared_mutex*> mutexes;
+  for (const Place& place : places) {
+    if (std::shared_mutex* mutex = place.allocation->mapping_mutex()) mutexes.push_back(mutex);
+  }
+  // Each once and in one order: a second lock of the same one could wait behind a writer for ever.
+  std::sort(mutexes.begin(), mutexes.end(), std::less<>());
+  mutexes.erase(std::unique(mutexes.begin(), mutexes.end()), mutexes.end());
+  for (std::shared_mutex* mutex : mutexes) locks_.emplace_back(*mutex);
+}
+
+AddressMap& AddressMap::Get() {
+  static auto* const map = new AddressMap;
+  return *map;
+}
+
+bool AddressMap::OverlapsLocked(uint64_t begin, uint64_t bytes) const {
+  const auto next = allocations_.upper_bound(begin);
+  if (next != allocations_.end() && next->first - begin < bytes) return true;
+  if (next == allocations_.begin()) return false;
+  const auto& [base, allocation] = *std::prev(next);
+  return begin - base < allocation->bytes();
+}
+
+bool AddressMap::Add(std::shared_ptr<Allocation> allocation) {
+  MutexLock lock(mutex_);
+  const uint64_t base = AddressOf(allocation->base());
+  if (OverlapsLocked(base, allocation->bytes())) return false;
+  allocations_.emplace(base, std::move(allocation));
+  return true;
+}
+
+std::shared_ptr<Allocation> AddressMap::Remove(const Context* context, const void* base) {
+  MutexLock lock(mutex_);
+  const auto found = allocations_.find(AddressOf(base));
+  if (found == allocations_.end() || found->second->context().get() != context) return nullptr;
+  std::shared_ptr<Allocation> allocation = std::move(found->second);
+  allocations_.erase(found);
+  return allocation;
+}
+
+std::optional<Place> AddressMap::Find(const Context* context, const void* pointer) const {
+  const uint64_t address = AddressOf(pointer);
+  MutexLock lock(mutex_);
+  auto found = allocations_.upper_bound(address);
+  if (found == allocations_.begin()) return std::nullopt;
+  --found;
+  const uint64_t offset = address - found->first;
+  if (offset >= found->second->bytes() || found->second->context().get() != context) {
+    return std::nullopt;
+  }
+  return Place{found->second, offset};
+}
+
+bool AddressMap::Overlaps(const void* begin, uint64_t bytes) const {
+  MutexLock lock(mutex_);
+  return OverlapsLocked(AddressOf(begin), bytes);
+}
+
+std::shared_ptr<Allocation> AddressMap::FindFile(const Context* context, int fd) const {
+  MutexLock lock(mutex_);
+  for (const auto& [base, allocation] : allocations_) {
+    if (allocation->context().get() != context || allocation->fd() < 0) continue;
+    if (SameFile(allocation->fd(), fd)) return allocation;
+  }
+  return nullptr;
+}
+
+}  // namespace npubank::software_npu

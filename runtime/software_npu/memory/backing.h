@@ -1,0 +1,97 @@
+// Backing: the pages behind device memory, and the two addresses they are seen at.
+//
+//   std::optional<Mapping> pages = Mapping::Anonymous(bytes);     // host and driver see the same
+//   std::optional<FileRange> tile = FileRange::Take(bytes);       // pages without an address
+//   std::optional<Mapping> view = Mapping::Shared(tile->fd(), tile->offset(), bytes, PROT_READ);
+//
+// Pages are committed when they are first touched, and given back when their owner goes. Everything
+// here is move-only and owns what it names; nullopt means that the system refused.
+#ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_MEMORY_BACKING_H_
+#define NPUBANK_RUNTIME_SOFTWARE_NPU_MEMORY_BACKING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+namespace npubank::software_npu {
+
+// A range of addresses, unmapped at the end.
+class Mapping {
+ public:
+  static std::optional<Mapping> Anonymous(uint64_t bytes);
+  static std::optional<Mapping> Shared(int fd, uint64_t offset, uint64_t bytes, int protection);
+  // Addresses only; touching them faults.
+  static std::optional<Mapping> Reserve(uint64_t bytes);
+  // The same shared pages as [data, data + bytes) once more; nullopt where they are not shared.
+  static std::optional<Mapping> Duplicate(void* data, uint64_t bytes);
+
+  Mapping(Mapping&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Mapping& operator=(Mapping&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Mapping();
+
+  uint8_t* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+
+  // Replaces [offset, offset + bytes) of a reservation by pages of a file, or by nothing again.
+  bool MapInside(uint64_t offset, int fd, uint64_t file_offset, uint64_t bytes, int protection);
+  bool ClearInside(uint64_t offset, uint64_t bytes);
+  bool ProtectInside(uint64_t offset, uint64_t bytes, int protection);
+
+ private:
+  Mapping(void* data, uint64_t bytes) : data_(static_cast<uint8_t*>(data)), bytes_(bytes) {}
+  static std::optional<Mapping> Adopt(void* data, uint64_t bytes);
+
+  uint8_t* data_;
+  uint64_t bytes_;
+};
+
+// Bytes of the one file that holds all pages which need more than one address. Offsets are never
+// used twice; what is given back becomes a hole, which costs nothing.
+class FileRange {
+ public:
+  static std::optional<FileRange> Take(uint64_t bytes);
+
+  FileRange(FileRange&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), offset_(other.offset_), bytes_(other.bytes_) {}
+  FileRange& operator=(FileRange&&) = delete;
+  ~FileRange();
+
+  int fd() const { return fd_; }
+  uint64_t offset() const { return offset_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  FileRange(int fd, uint64_t offset, uint64_t bytes) : fd_(fd), offset_(offset), bytes_(bytes) {}
+
+  int fd_;
+  uint64_t offset_;
+  uint64_t bytes_;
+};
+
+// A file descriptor, closed at the end.
+class File {
+ public:
+  // A nameless file in memory, of `bytes`.
+  static std::optional<File> InMemory(uint64_t bytes);
+  static std::optional<File> Duplicate(int fd);
+
+  File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  File& operator=(File&&) = delete;
+  ~File();
+
+  int fd() const { return fd_; }
+
+ private:
+  explicit File(int fd) : fd_(fd) {}
+  int fd_;
+};
+
+}  // namespace npubank::software_npu
+
+#endif  // NPUBANK_RUNTIME_SOFTWARE_NPU_MEMORY_BACKING_H_
