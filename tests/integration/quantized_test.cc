@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -18,12 +17,13 @@
 #include "npubank/tests/support/f32_checkpoint.h"
 #include "npubank/tests/support/npu_fixture.h"
 #include "npubank/tests/support/program.h"
+#include "npubank/tests/support/stories_model.h"
+#include "npubank/tests/support/temporary_folder.h"
 #include "npubank/tools/model_run.h"
 
 namespace npubank {
 namespace {
 
-const std::string kModels = NPUBANK_SOURCE_DIR "/../shared/models/stories260K";
 constexpr int64_t kLayers = 5;
 constexpr int64_t kGroup = 32;  // of the GPTQ and AWQ files
 
@@ -177,7 +177,7 @@ std::vector<float> RotateHalfRows(const std::vector<float>& weight, int64_t head
 }
 
 std::unique_ptr<F32Checkpoint> GgufTwin(const std::string& path, int64_t intermediate) {
-  auto config = nlohmann::json::parse(ReadWholeFile(kModels + "/hf-f32/config.json"));
+  auto config = nlohmann::json::parse(ReadWholeFile(StoriesFolder() + "/config.json"));
   config["intermediate_size"] = intermediate;
   auto twin = std::make_unique<F32Checkpoint>(config.dump());
   auto source = Source::OpenFile(path);
@@ -216,12 +216,6 @@ std::unique_ptr<F32Checkpoint> GgufTwin(const std::string& path, int64_t interme
 
 class QuantizedTest : public NpuTest {
  protected:
-  void SetUp() override {
-    NpuTest::SetUp();
-    if (!std::filesystem::exists(kModels))
-      GTEST_SKIP() << "the trained model is not there: " << kModels;
-  }
-
   // Logits of 48 teacher-forced positions, one after the other.
   std::vector<float> Logits(const std::string& model) {
     ModelRunOptions options;
@@ -230,7 +224,8 @@ class QuantizedTest : public NpuTest {
     auto run = ModelRun::Load(options, place_);
     EXPECT_TRUE(run.ok()) << run.status();
     if (!run.ok()) return {};
-    const auto json = nlohmann::json::parse(ReadWholeFile(kModels + "/expected/prompts.json"));
+    const auto json =
+        nlohmann::json::parse(ReadWholeFile(StoriesFolder() + "/expected/prompts.json"));
     const std::vector<int32_t> ids = json["cases"][1]["ids"];
     std::vector<float> all;
     for (int position = 0; position < 48; ++position) {
@@ -254,41 +249,67 @@ class QuantizedTest : public NpuTest {
 };
 
 TEST_F(QuantizedTest, GptqLogitsEqualThoseOfItsWeightsDequantisedByHand) {
-  const std::string folder = kModels + "/hf-gptq-g32";
-  ExpectSameLogits(folder, *Twin(folder, DequantizeGptq));
+  const TemporaryFolder folder;
+  WriteGptqStories(folder.path());
+  ExpectSameLogits(folder.path(), *Twin(folder.path(), DequantizeGptq));
 }
 
 TEST_F(QuantizedTest, AwqLogitsEqualThoseOfItsWeightsDequantisedByHand) {
-  const std::string folder = kModels + "/hf-awq-g32";
-  ExpectSameLogits(folder, *Twin(folder, DequantizeAwq));
-}
-
-TEST_F(QuantizedTest, GgufF32LogitsEqualThoseOfTheHuggingFaceFolder) {
-  const std::string file = kModels + "/gguf/stories260K-f32.gguf";
-  ExpectSameLogits(file, *GgufTwin(file, 172));
-}
-
-TEST_F(QuantizedTest, GgufQ8LogitsEqualThoseOfItsWeightsDequantisedByHand) {
-  const std::string file = kModels + "/gguf/stories260K-pad192-q8_0.gguf";
-  ExpectSameLogits(file, *GgufTwin(file, 192));
+  const TemporaryFolder folder;
+  WriteAwqStories(folder.path());
+  ExpectSameLogits(folder.path(), *Twin(folder.path(), DequantizeAwq));
 }
 
 TEST_F(QuantizedTest, GgufQ4LogitsEqualThoseOfItsWeightsDequantisedByHand) {
-  const std::string file = kModels + "/gguf/stories260K-pad192-q4_0.gguf";
-  ExpectSameLogits(file, *GgufTwin(file, 192));
+  ExpectSameLogits(StoriesGguf(), *GgufTwin(StoriesGguf(), 192));
+}
+
+// "Once upon a time, there was a": what no loss of four bits changes.
+void ExpectAStory(const std::string& model, const std::vector<std::string>& prompt) {
+  std::vector<std::string> arguments = {
+      NPUBANK_BIN "/bank-run", "--device", "software", "--model", model, "--tokens", "20"};
+  arguments.insert(arguments.end(), prompt.begin(), prompt.end());
+  const ProgramResult result = RunProgram(arguments);
+  EXPECT_EQ(result.exit_status, 0) << model << ": " << result.error;
+  EXPECT_EQ(result.out.rfind("Once upon a time, there was a", 0), 0u) << model << result.out;
 }
 
 TEST_F(QuantizedTest, EveryQuantisedModelTellsAStoryThroughBankRun) {
-  for (const char* model :
-       {"hf-gptq-g32", "hf-awq-g32", "gguf/stories260K-f32.gguf",
-        "gguf/stories260K-pad192-q8_0.gguf", "gguf/stories260K-pad192-q4_0.gguf"}) {
-    const ProgramResult result =
-        RunProgram({NPUBANK_BIN "/bank-run", "--device", "software", "--model",
-                    kModels + "/" + model, "--prompt", "Once upon a time", "--tokens", "20"});
-    EXPECT_EQ(result.exit_status, 0) << model << ": " << result.error;
-    EXPECT_EQ(result.out.rfind("Once upon a time, there was a", 0), 0u) << model << result.out;
+  ExpectAStory(StoriesGguf(), {"--prompt", "Once upon a time"});
+  for (const auto write : {WriteGptqStories, WriteAwqStories}) {
+    const TemporaryFolder folder;
+    write(folder.path());
+    folder.Write("tokens.json", ReadWholeFile(StoriesFolder() + "/tokens.json"));
+    ExpectAStory(folder.path(), {"--prompt", "Once upon a time"});
   }
 }
+
+// The same model as other programs write it: beside the checkout, where somebody has put it.
+class OtherProgramsTest : public QuantizedTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    QuantizedTest::SetUp();
+    if (model_.empty()) GTEST_SKIP() << "not beside the checkout: " << GetParam();
+  }
+  std::unique_ptr<F32Checkpoint> HandMadeTwin() const {
+    if (model_.ends_with("q8_0.gguf")) return GgufTwin(model_, 192);
+    if (model_.ends_with(".gguf")) return GgufTwin(model_, 172);
+    return Twin(model_, model_.find("gptq") != std::string::npos ? DequantizeGptq : DequantizeAwq);
+  }
+  const std::string model_ = SharedStories(GetParam());
+};
+
+TEST_P(OtherProgramsTest, LogitsEqualThoseOfTheWeightsDequantisedByHand) {
+  ExpectSameLogits(model_, *HandMadeTwin());
+}
+
+TEST_P(OtherProgramsTest, TellsAStoryThroughBankRun) {
+  ExpectAStory(model_, {"--prompt", "Once upon a time"});
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, OtherProgramsTest,
+                         ::testing::Values("hf-gptq-g32", "hf-awq-g32", "gguf/stories260K-f32.gguf",
+                                           "gguf/stories260K-pad192-q8_0.gguf"));
 
 }  // namespace
 }  // namespace npubank

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,25 +11,20 @@
 
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/tests/support/npu_fixture.h"
+#include "npubank/tests/support/program.h"
+#include "npubank/tests/support/stories_model.h"
+#include "npubank/tests/support/temporary_folder.h"
 #include "npubank/tools/model_run.h"
 
 namespace npubank {
 namespace {
 
-const std::string kModels = NPUBANK_SOURCE_DIR "/../shared/models/stories260K";
-
 class StoriesTest : public NpuTest {
  protected:
-  void SetUp() override {
-    NpuTest::SetUp();
-    if (!std::filesystem::exists(kModels))
-      GTEST_SKIP() << "the trained model is not there: " << kModels;
-  }
-
   std::unique_ptr<ModelRun> Load(const std::string& folder, WeightFormat weights,
                                  int64_t chunk = 16) {
     ModelRunOptions options;
-    options.model = kModels + "/" + folder;
+    options.model = folder;
     options.weights = weights;
     options.chunk = chunk;
     auto run = ModelRun::Load(options, place_);
@@ -39,7 +33,7 @@ class StoriesTest : public NpuTest {
   }
 
   static nlohmann::json ExpectedPrompts() {
-    std::ifstream file(kModels + "/expected/prompts.json");
+    std::ifstream file(StoriesFolder() + "/expected/prompts.json");
     return nlohmann::json::parse(file);
   }
 
@@ -61,25 +55,28 @@ class StoriesTest : public NpuTest {
 };
 
 TEST_F(StoriesTest, F32WeightsContinueEveryPromptIdForIdOverAllSteps) {
-  auto run = Load("hf-f32", WeightFormat::kF32);
+  auto run = Load(StoriesFolder(), WeightFormat::kF32);
   ASSERT_NE(run, nullptr);
   ExpectEveryPromptContinued(*run);
 }
 
 TEST_F(StoriesTest, F32WeightsKeptAsStoredContinueEveryPromptIdForId) {
-  auto run = Load("hf-f32", WeightFormat::kKeep);
+  auto run = Load(StoriesFolder(), WeightFormat::kKeep);
   ASSERT_NE(run, nullptr);
   ExpectEveryPromptContinued(*run);
 }
 
 TEST_F(StoriesTest, TheShardedCheckpointContinuesEveryPromptIdForId) {
-  auto run = Load("hf-f32-sharded", WeightFormat::kF32);
+  const TemporaryFolder folder;
+  WriteShardedStories(folder.path());
+  folder.Write("tokens.json", ReadWholeFile(StoriesFolder() + "/tokens.json"));
+  auto run = Load(folder.path(), WeightFormat::kF32);
   ASSERT_NE(run, nullptr);
   ExpectEveryPromptContinued(*run);
 }
 
 TEST_F(StoriesTest, LogitsOfOnceUponATimeAreWithinAThousandthOfTheReference) {
-  std::ifstream file(kModels + "/expected/once16_logits.f32", std::ios::binary);
+  std::ifstream file(StoriesFolder() + "/expected/once16_logits.f32", std::ios::binary);
   std::vector<float> expected(16 * 512);
   file.read(reinterpret_cast<char*>(expected.data()), expected.size() * sizeof(float));
   ASSERT_TRUE(file.good());
@@ -89,7 +86,9 @@ TEST_F(StoriesTest, LogitsOfOnceUponATimeAreWithinAThousandthOfTheReference) {
     if (prompt["prompt"] == "Once upon a time") ids = prompt["ids"].get<std::vector<int32_t>>();
   ASSERT_GE(ids.size(), 16u);
 
-  for (const char* folder : {"hf-f32", "hf-f32-sharded"}) {
+  const TemporaryFolder sharded;
+  WriteShardedStories(sharded.path());
+  for (const std::string& folder : {StoriesFolder(), sharded.path()}) {
     auto run = Load(folder, WeightFormat::kF32);
     ASSERT_NE(run, nullptr);
     // Position by position through the kvcache submodel.
@@ -114,7 +113,7 @@ TEST_F(StoriesTest, PromptsLongerThanTheChunkGiveTheSameLogitsBitForBit) {
   const absl::Span<const int32_t> prompt = absl::MakeSpan(ids).subspan(0, 41);
   std::vector<std::vector<float>> results;
   for (int64_t chunk : {1, 3, 16, 64}) {
-    auto run = Load("hf-f32", WeightFormat::kF32, chunk);
+    auto run = Load(StoriesFolder(), WeightFormat::kF32, chunk);
     ASSERT_NE(run, nullptr);
     auto logits = run->session().Feed(prompt);
     ASSERT_TRUE(logits.ok()) << logits.status();
@@ -126,13 +125,13 @@ TEST_F(StoriesTest, PromptsLongerThanTheChunkGiveTheSameLogitsBitForBit) {
 TEST_F(StoriesTest, HalfPrecisionWeightsStayWithinTheirMeasuredTolerance) {
   const std::vector<int32_t> ids = ExpectedPrompts()["cases"][1]["ids"];
   const absl::Span<const int32_t> prompt = absl::MakeSpan(ids).subspan(0, 32);
-  auto exact = Load("hf-f32", WeightFormat::kF32);
+  auto exact = Load(StoriesFolder(), WeightFormat::kF32);
   ASSERT_NE(exact, nullptr);
   const auto reference = exact->session().Feed(prompt);
   ASSERT_TRUE(reference.ok());
   for (const auto& [format, tolerance] :
        {std::pair{WeightFormat::kF16, 0.017}, {WeightFormat::kBF16, 0.13}}) {
-    auto run = Load("hf-f32", format);
+    auto run = Load(StoriesFolder(), format);
     ASSERT_NE(run, nullptr);
     const auto logits = run->session().Feed(prompt);
     ASSERT_TRUE(logits.ok()) << logits.status();
@@ -141,7 +140,7 @@ TEST_F(StoriesTest, HalfPrecisionWeightsStayWithinTheirMeasuredTolerance) {
 }
 
 TEST_F(StoriesTest, BothSubmodelsShareEveryWeightAndNoSourceByteIsLeft) {
-  auto run = Load("hf-f32", WeightFormat::kF32);
+  auto run = Load(StoriesFolder(), WeightFormat::kF32);
   ASSERT_NE(run, nullptr);
   EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
   const RunReport report = run->Report();

@@ -1,7 +1,6 @@
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/unit/formats/test_files.h"
 
 namespace npubank {
@@ -155,10 +155,10 @@ TEST(CheckpointTest, AnIndexCannotPointOutOfItsFolder) {
 }
 
 TEST(CheckpointTest, TheShardedModelHasTheTensorsOfTheSingleFile) {
-  const std::string models = NPUBANK_SOURCE_DIR "/../shared/models/stories260K";
-  if (!std::filesystem::exists(models)) GTEST_SKIP() << "no test model at " << models;
-  const auto whole = Checkpoint::Open(models + "/hf-f32");
-  const auto sharded = Checkpoint::Open(models + "/hf-f32-sharded");
+  const TemporaryFolder shards;
+  WriteShardedStories(shards.path());
+  const auto whole = Checkpoint::Open(StoriesFolder());
+  const auto sharded = Checkpoint::Open(shards.path());
   ASSERT_TRUE(whole.ok()) << whole.status();
   ASSERT_TRUE(sharded.ok()) << sharded.status();
   EXPECT_EQ((*whole)->config().num_kv_heads, 4);

@@ -1,7 +1,6 @@
 #include "npubank/lazy_tensor/formats/gguf_model.h"
 
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/formats/vocabulary.h"
+#include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/unit/formats/gguf_builder.h"
 #include "npubank/tests/unit/formats/test_files.h"
 
@@ -235,11 +235,20 @@ TEST(GgufCheckpointTest, AFileThatIsNoModelIsRefused) {
   EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument) << result.status();
 }
 
-TEST(GgufCheckpointTest, TheStoriesModelHasTheWeightsAndWordsOfItsFolder) {
-  const std::string models = NPUBANK_SOURCE_DIR "/../shared/models/stories260K";
-  if (!std::filesystem::exists(models)) GTEST_SKIP() << "no test model at " << models;
-  const auto folder = Checkpoint::Open(models + "/hf-f32");
-  const auto gguf = Checkpoint::Open(models + "/gguf/stories260K-f32.gguf");
+void ExpectSameBytes(const Checkpoint& a, const Checkpoint& b,
+                     const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const auto x = a.Find(name);
+    const auto y = b.Find(name);
+    ASSERT_TRUE(x.ok() && y.ok()) << name;
+    EXPECT_EQ((*x)->type(), (*y)->type());
+    EXPECT_EQ(BytesOf(*x), BytesOf(*y)) << name;
+  }
+}
+
+TEST(GgufCheckpointTest, TheStoriesModelHasTheNormsConfigAndWordsOfItsFolder) {
+  const auto folder = Checkpoint::Open(StoriesFolder());
+  const auto gguf = Checkpoint::Open(StoriesGguf());
   ASSERT_TRUE(folder.ok()) << folder.status();
   ASSERT_TRUE(gguf.ok()) << gguf.status();
   const ModelConfig& a = (*folder)->config();
@@ -248,16 +257,10 @@ TEST(GgufCheckpointTest, TheStoriesModelHasTheWeightsAndWordsOfItsFolder) {
   EXPECT_EQ(a.num_kv_heads, b.num_kv_heads);
   EXPECT_EQ(a.rope_frequencies, b.rope_frequencies);
   EXPECT_EQ(a.tied_embeddings, b.tied_embeddings);
-  for (const char* name :
-       {"model.embed_tokens.weight", "model.norm.weight", "model.layers.0.self_attn.v_proj.weight",
-        "model.layers.4.mlp.down_proj.weight"}) {
-    const auto x = (*folder)->Find(name);
-    const auto y = (*gguf)->Find(name);
-    ASSERT_TRUE(x.ok() && y.ok()) << name;
-    EXPECT_EQ((*x)->type(), (*y)->type());
-    EXPECT_EQ(BytesOf(*x), BytesOf(*y)) << name;
-  }
-  const auto listed = ReadVocabulary(models + "/tokens.json");
+  ExpectSameBytes(**folder, **gguf,
+                  {"model.norm.weight", "model.layers.0.input_layernorm.weight",
+                   "model.layers.4.post_attention_layernorm.weight"});
+  const auto listed = (*folder)->LoadVocabulary();
   const auto embedded = (*gguf)->LoadVocabulary();
   ASSERT_TRUE(listed.ok() && embedded.ok()) << embedded.status();
   ASSERT_EQ(listed->pieces.size(), embedded->pieces.size());
@@ -265,6 +268,19 @@ TEST(GgufCheckpointTest, TheStoriesModelHasTheWeightsAndWordsOfItsFolder) {
     EXPECT_EQ(listed->pieces[i].text, embedded->pieces[i].text) << i;
     EXPECT_EQ(listed->pieces[i].score, embedded->pieces[i].score) << i;
   }
+}
+
+TEST(GgufCheckpointTest, TheStoriesModelInF32HasTheWeightsOfItsFolder) {
+  const std::string file = SharedStories("gguf/stories260K-f32.gguf");
+  if (file.empty()) GTEST_SKIP() << "not beside the checkout: stories260K-f32.gguf";
+  const auto folder = Checkpoint::Open(StoriesFolder());
+  const auto gguf = Checkpoint::Open(file);
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  ASSERT_TRUE(gguf.ok()) << gguf.status();
+  ExpectSameBytes(
+      **folder, **gguf,
+      {"model.embed_tokens.weight", "model.norm.weight", "model.layers.0.self_attn.v_proj.weight",
+       "model.layers.4.mlp.down_proj.weight"});
 }
 
 }  // namespace

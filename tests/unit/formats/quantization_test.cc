@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <random>
 #include <string>
@@ -15,6 +14,7 @@
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/unit/formats/test_files.h"
 
 namespace npubank {
@@ -250,14 +250,17 @@ TEST(QuantizationTest, PartsThatDoNotFitAreNamed) {
 
 // Four bits lose a little, and the layouts of both checkpoints are right when they lose only that.
 TEST(QuantizedCheckpointTest, TheStoriesModelsWeightsAreCloseToTheOriginals) {
-  const std::string models = NPUBANK_SOURCE_DIR "/../shared/models/stories260K";
-  if (!std::filesystem::exists(models)) GTEST_SKIP() << "no test model at " << models;
-  const auto original = Checkpoint::Open(models + "/hf-f32");
+  const auto original = Checkpoint::Open(StoriesFolder());
   ASSERT_TRUE(original.ok()) << original.status();
-  for (const char* variant : {"/hf-gptq-g32", "/hf-awq-g32", "/gguf/stories260K-pad192-q4_0.gguf",
-                              "/gguf/stories260K-pad192-q8_0.gguf"}) {
+  const TemporaryFolder gptq, awq;
+  WriteGptqStories(gptq.path());
+  WriteAwqStories(awq.path());
+  std::vector<std::string> variants = {StoriesGguf(), gptq.path(), awq.path()};
+  for (const char* layout : {"hf-gptq-g32", "hf-awq-g32", "gguf/stories260K-pad192-q8_0.gguf"})
+    if (const std::string path = SharedStories(layout); !path.empty()) variants.push_back(path);
+  for (const std::string& variant : variants) {
     SCOPED_TRACE(variant);
-    const auto quantised = Checkpoint::Open(models + variant);
+    const auto quantised = Checkpoint::Open(variant);
     ASSERT_TRUE(quantised.ok()) << quantised.status();
     for (const char* name :
          {"model.layers.0.self_attn.v_proj.weight", "model.layers.2.self_attn.o_proj.weight",

@@ -1,7 +1,6 @@
 #include "npubank/tools/tokenizer.h"
 
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "npubank/tests/support/stories_model.h"
 
 namespace npubank {
 namespace {
@@ -164,13 +164,11 @@ TEST(TokenizerTest, LongTextsAreNotQuadratic) {
 }
 
 TEST(TokenizerTest, TheStoriesModelsPromptsAndTextsAgreeWithLlama2c) {
-  const std::string models = NPUBANK_SOURCE_DIR "/../shared/models/stories260K";
-  if (!std::filesystem::exists(models)) GTEST_SKIP() << "no test model at " << models;
-  const auto vocabulary = ReadVocabulary(models + "/tokens.json");
+  const auto vocabulary = ReadVocabulary(StoriesFolder() + "/tokens.json");
   ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
   const auto tokenizer = Tokenizer::Create(*vocabulary, 1);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  std::ifstream file(models + "/expected/prompts.json");
+  std::ifstream file(StoriesFolder() + "/expected/prompts.json");
   const nlohmann::json expected = nlohmann::json::parse(file, nullptr, false);
   ASSERT_TRUE(expected.is_object());
   ASSERT_FALSE(expected["cases"].empty());

@@ -1,0 +1,252 @@
+#include "npubank/tests/support/stories_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "npubank/lazy_tensor/kernels/convert.h"
+#include "npubank/tests/support/program.h"
+
+namespace npubank {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kGroup = 32;
+constexpr int64_t kFeedForward = 172;
+constexpr int64_t kPadded = 192;
+
+struct Matrix {
+  int64_t out = 0;
+  int64_t in = 0;
+  std::vector<float> values;  // [out, in]
+};
+
+// A safetensors file in memory: read, or about to be written.
+struct Tensors {
+  Json header = Json::object();
+  std::string data;
+
+  static Tensors Read(const std::string& path) {
+    const std::string bytes = ReadWholeFile(path);
+    uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), sizeof(length));
+    Tensors tensors{Json::parse(bytes.substr(8, length)), bytes.substr(8 + length)};
+    tensors.header.erase("__metadata__");
+    return tensors;
+  }
+  void Write(const std::string& path) const {
+    const std::string text = header.dump();
+    const uint64_t length = text.size();
+    std::string bytes(reinterpret_cast<const char*>(&length), sizeof(length));
+    WriteWholeFile(path, bytes + text + data);
+  }
+
+  std::string Bytes(const std::string& name) const {
+    const size_t begin = header.at(name)["data_offsets"][0];
+    const size_t end = header.at(name)["data_offsets"][1];
+    return data.substr(begin, end - begin);
+  }
+  std::vector<float> Floats(const std::string& name) const {
+    const std::string bytes = Bytes(name);
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+  void Add(const std::string& name, const std::string& dtype, const std::vector<int64_t>& shape,
+           const std::string& bytes) {
+    const size_t begin = data.size();
+    data += bytes;
+    header[name] = {{"dtype", dtype}, {"shape", shape}, {"data_offsets", {begin, data.size()}}};
+  }
+};
+
+std::vector<uint16_t> Halves(const std::vector<float>& values) {
+  std::vector<uint16_t> halves(values.size());
+  kernels::ReferenceConvert(ElementType::kF32, values.data(), ElementType::kF16, halves.data(),
+                            values.size());
+  return halves;
+}
+
+std::vector<float> Rounded(const std::vector<float>& values) {
+  const std::vector<uint16_t> halves = Halves(values);
+  std::vector<float> rounded(values.size());
+  kernels::ReferenceConvert(ElementType::kF16, halves.data(), ElementType::kF32, rounded.data(),
+                            rounded.size());
+  return rounded;
+}
+
+template <typename Number>
+std::string BytesOf(const std::vector<Number>& numbers) {
+  return std::string(reinterpret_cast<const char*>(numbers.data()),
+                     numbers.size() * sizeof(Number));
+}
+
+// Feed-forward sizes become whole groups.
+Matrix ReadPadded(const Tensors& from, const std::string& name) {
+  const std::vector<float> values = from.Floats(name);
+  const std::vector<int64_t> shape = from.header.at(name)["shape"];
+  const auto padded = [](int64_t dim) { return dim == kFeedForward ? kPadded : dim; };
+  Matrix matrix{padded(shape[0]), padded(shape[1]), {}};
+  matrix.values.resize(matrix.out * matrix.in);
+  for (int64_t n = 0; n < shape[0]; ++n)
+    std::copy_n(&values[n * shape[1]], shape[1], &matrix.values[n * matrix.in]);
+  return matrix;
+}
+
+// w = (level - zero) * scale for each group of inputs of each output.
+struct Levels {
+  std::vector<int> level;    // [in, out]
+  std::vector<int> zero;     // [groups, out]
+  std::vector<float> scale;  // [groups, out], as F16 holds them
+};
+
+Levels Quantize(const Matrix& matrix, bool symmetric) {
+  const int64_t groups = matrix.in / kGroup;
+  Levels levels;
+  levels.level.resize(matrix.in * matrix.out);
+  levels.zero.resize(groups * matrix.out, 8);
+  levels.scale.resize(groups * matrix.out);
+  std::vector<float> low(levels.scale.size());
+  for (int64_t g = 0; g < groups; ++g)
+    for (int64_t n = 0; n < matrix.out; ++n) {
+      const auto begin = matrix.values.begin() + n * matrix.in + g * kGroup;
+      const auto [min, max] = std::minmax_element(begin, begin + kGroup);
+      const float least = std::min(0.0f, *min), most = std::max(0.0f, *max);
+      const float range = symmetric ? 2 * std::max(-least, most) : most - least;
+      levels.scale[g * matrix.out + n] = range == 0 ? 1 : range / 15;
+      low[g * matrix.out + n] = least;
+    }
+  levels.scale = Rounded(levels.scale);
+  for (int64_t at = 0; !symmetric && at < groups * matrix.out; ++at)
+    levels.zero[at] = std::clamp<int>(std::lround(-low[at] / levels.scale[at]), 0, 15);
+  for (int64_t k = 0; k < matrix.in; ++k)
+    for (int64_t n = 0; n < matrix.out; ++n) {
+      const int64_t at = k / kGroup * matrix.out + n;
+      const float value = matrix.values[n * matrix.in + k];
+      levels.level[k * matrix.out + n] =
+          std::clamp<int>(std::lround(value / levels.scale[at]) + levels.zero[at], 0, 15);
+    }
+  return levels;
+}
+
+// Rows of numbers below 16, eight columns to a word; `order` says which nibble holds which column.
+std::vector<uint32_t> PackColumns(const std::vector<int>& numbers,
+                                  const std::array<int, 8>& order) {
+  std::vector<uint32_t> words(numbers.size() / 8);
+  for (size_t i = 0; i < numbers.size(); ++i)
+    words[i / 8] |= static_cast<uint32_t>(numbers[i]) << (4 * order[i % 8]);
+  return words;
+}
+
+// Eight rows of one column to a word.
+std::vector<uint32_t> PackRows(const std::vector<int>& numbers, int64_t columns) {
+  std::vector<uint32_t> words(numbers.size() / 8);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const size_t row = i / columns;
+    words[row / 8 * columns + i % columns] |= static_cast<uint32_t>(numbers[i]) << (4 * (row % 8));
+  }
+  return words;
+}
+
+void AddGptq(const std::string& prefix, const Matrix& matrix, Tensors& to) {
+  Levels levels = Quantize(matrix, /*symmetric=*/true);
+  for (int& zero : levels.zero) --zero;
+  const int64_t groups = matrix.in / kGroup;
+  to.Add(prefix + ".qweight", "I32", {matrix.in / 8, matrix.out},
+         BytesOf(PackRows(levels.level, matrix.out)));
+  to.Add(prefix + ".qzeros", "I32", {groups, matrix.out / 8},
+         BytesOf(PackColumns(levels.zero, {0, 1, 2, 3, 4, 5, 6, 7})));
+  to.Add(prefix + ".scales", "F16", {groups, matrix.out}, BytesOf(Halves(levels.scale)));
+  std::vector<int32_t> group_of_row(matrix.in);
+  for (int64_t k = 0; k < matrix.in; ++k) group_of_row[k] = static_cast<int32_t>(k / kGroup);
+  to.Add(prefix + ".g_idx", "I32", {matrix.in}, BytesOf(group_of_row));
+}
+
+void AddAwq(const std::string& prefix, const Matrix& matrix, Tensors& to) {
+  constexpr std::array<int, 8> kOrder = {0, 4, 1, 5, 2, 6, 3, 7};
+  const Levels levels = Quantize(matrix, /*symmetric=*/false);
+  const int64_t groups = matrix.in / kGroup;
+  to.Add(prefix + ".qweight", "I32", {matrix.in, matrix.out / 8},
+         BytesOf(PackColumns(levels.level, kOrder)));
+  to.Add(prefix + ".qzeros", "I32", {groups, matrix.out / 8},
+         BytesOf(PackColumns(levels.zero, kOrder)));
+  to.Add(prefix + ".scales", "F16", {groups, matrix.out}, BytesOf(Halves(levels.scale)));
+}
+
+void WriteQuantized(const std::string& folder, const Json& quantization,
+                    void (*add)(const std::string&, const Matrix&, Tensors&)) {
+  const Tensors from = Tensors::Read(StoriesFolder() + "/model.safetensors");
+  Tensors to;
+  for (const auto& [name, entry] : from.header.items()) {
+    const bool matrix = name.find("_proj.weight") != std::string::npos;
+    if (matrix) {
+      add(name.substr(0, name.rfind('.')), ReadPadded(from, name), to);
+    } else {
+      to.Add(name, "F16", entry["shape"], BytesOf(Halves(from.Floats(name))));
+    }
+  }
+  to.Write(folder + "/model.safetensors");
+  Json config = Json::parse(ReadWholeFile(StoriesFolder() + "/config.json"));
+  config["intermediate_size"] = kPadded;
+  config["torch_dtype"] = "float16";
+  config["quantization_config"] = quantization;
+  WriteWholeFile(folder + "/config.json", config.dump(2));
+}
+
+}  // namespace
+
+std::string StoriesFolder() { return NPUBANK_SOURCE_DIR "/tests/data/stories260K"; }
+
+std::string StoriesGguf() { return NPUBANK_SOURCE_DIR "/tests/data/stories260K-pad192-q4_0.gguf"; }
+
+void WriteShardedStories(const std::string& folder) {
+  const Tensors from = Tensors::Read(StoriesFolder() + "/model.safetensors");
+  const std::array<std::string, 2> names = {"model-00001-of-00002.safetensors",
+                                            "model-00002-of-00002.safetensors"};
+  std::array<Tensors, 2> shards;
+  Json map = Json::object();
+  for (const auto& [name, entry] : from.header.items()) {
+    const size_t shard = map.size() * 2 < from.header.size() ? 0 : 1;
+    shards[shard].Add(name, entry["dtype"], entry["shape"], from.Bytes(name));
+    map[name] = names[shard];
+  }
+  for (size_t i = 0; i < shards.size(); ++i) shards[i].Write(folder + "/" + names[i]);
+  WriteWholeFile(folder + "/model.safetensors.index.json", Json{{"weight_map", map}}.dump());
+  WriteWholeFile(folder + "/config.json", ReadWholeFile(StoriesFolder() + "/config.json"));
+}
+
+void WriteGptqStories(const std::string& folder) {
+  WriteQuantized(folder,
+                 {{"quant_method", "gptq"},
+                  {"bits", 4},
+                  {"group_size", kGroup},
+                  {"desc_act", false},
+                  {"sym", true},
+                  {"checkpoint_format", "gptq"}},
+                 AddGptq);
+}
+
+void WriteAwqStories(const std::string& folder) {
+  WriteQuantized(folder,
+                 {{"quant_method", "awq"},
+                  {"bits", 4},
+                  {"group_size", kGroup},
+                  {"zero_point", true},
+                  {"version", "gemm"}},
+                 AddAwq);
+}
+
+std::string SharedStories(const std::string& layout) {
+  const std::string path = NPUBANK_SOURCE_DIR "/../shared/models/stories260K/" + layout;
+  return std::filesystem::exists(path) ? path : "";
+}
+
+}  // namespace npubank

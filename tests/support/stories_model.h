@@ -1,0 +1,32 @@
+// The small trained model in tests/data, and layouts of it that tests write themselves.
+//
+//   options.model = StoriesFolder();         // F32, tokens.json, expected/
+//   WriteGptqStories(folder.path());         // the same model in 4 bits
+//
+// The quantised layouts round to the nearest of 16 levels per group of 32 numbers, in plain loops
+// that share nothing with the library's readers; the feed-forward's 172 is padded to 192 with zeros,
+// as whole groups need. A file that cannot be read or written fails the test.
+#ifndef NPUBANK_TESTS_SUPPORT_STORIES_MODEL_H_
+#define NPUBANK_TESTS_SUPPORT_STORIES_MODEL_H_
+
+#include <string>
+
+namespace npubank {
+
+std::string StoriesFolder();
+std::string StoriesGguf();  // Q4_0
+
+// Into `folder`, which exists. Two shards and their index; the vocabulary is not among them.
+void WriteShardedStories(const std::string& folder);
+// GPTQ version 1, symmetric: words of eight rows, zeros stored one too small.
+void WriteGptqStories(const std::string& folder);
+// AWQ "gemm", asymmetric: words of eight interleaved columns.
+void WriteAwqStories(const std::string& folder);
+
+// A layout made by other programs, where they are kept beside the checkout: "hf-gptq-g32", ... Empty
+// when it is not there; the test says so and skips it.
+std::string SharedStories(const std::string& layout);
+
+}  // namespace npubank
+
+#endif  // NPUBANK_TESTS_SUPPORT_STORIES_MODEL_H_
