@@ -11,6 +11,22 @@
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
+namespace {
+
+// A tensor that was loaded by itself: its lease keeps its owner.
+class OwnedTensorPin final : public Lease::Pin {
+ public:
+  OwnedTensorPin(Owner owner, Lease lease) : owner_(std::move(owner)), lease_(std::move(lease)) {}
+  void* address() const override { return lease_.address(); }
+  const TensorType& type() const override { return lease_.type(); }
+  Uid uid() const override { return lease_.uid(); }
+
+ private:
+  Owner owner_;
+  Lease lease_;
+};
+
+}  // namespace
 
 struct Bank::Core {
   std::shared_ptr<DeviceMemory> device;
@@ -25,7 +41,9 @@ struct Bank::Core {
   absl::StatusOr<std::vector<uint64_t>> IdsOf(absl::Span<const Owner* const> owners,
                                               absl::string_view what) const;
   absl::StatusOr<std::vector<OwnedTensor>> TensorsOf(absl::Span<const uint64_t> owners) const;
-  absl::Status LoadAll(absl::Span<const uint64_t> owners, const EvaluateAllOptions& options) const;
+  using Leases = absl::StatusOr<std::vector<Lease>>;
+  Leases Load(absl::Span<const uint64_t> owners, const LoadOptions& options) const;
+  Leases LoadAll(absl::Span<const uint64_t> owners, const LoadOptions& options) const;
   absl::StatusOr<HostCopies> CopyToHost(absl::Span<const uint64_t> owners) const;
 };
 
@@ -94,23 +112,38 @@ absl::StatusOr<Registration> Bank::Register(const Owner& owner, LazyTensor tenso
   return core_->registry->Register(owner.id(), std::move(tensor), name);
 }
 
-absl::Status Bank::EvaluateAndAllocate(absl::Span<const Owner* const> owners,
-                                       const EvaluateAllOptions& options) {
-  NPUBANK_ASSIGN_OR_RETURN(const std::vector<uint64_t> ids, core_->IdsOf(owners, "evaluating"));
-  const absl::Status status = core_->LoadAll(ids, options);
+absl::StatusOr<std::vector<Lease>> Bank::Load(absl::Span<const Owner* const> owners,
+                                              const LoadOptions& options) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<uint64_t> ids, core_->IdsOf(owners, "loading"));
+  Core::Leases leases = core_->Load(ids, options);
   core_->device->Trim();  // staging rings, and what a failed load has freed
-  return status;
+  return leases;
 }
 
-absl::Status Bank::Core::LoadAll(absl::Span<const uint64_t> ids,
-                                 const EvaluateAllOptions& options) const {
-  registry->BeginLoad();
+absl::StatusOr<Lease> Bank::Load(absl::string_view name, LazyTensor tensor,
+                                 const LoadOptions& options) {
+  Owner owner = AddOwner(name);
+  NPUBANK_RETURN_IF_ERROR(Register(owner, std::move(tensor), name).status());
+  NPUBANK_ASSIGN_OR_RETURN(std::vector<Lease> leases, Load(owner, options));
+  return Lease(std::make_shared<OwnedTensorPin>(std::move(owner), std::move(leases.front())));
+}
+
+Bank::Core::Leases Bank::Core::Load(absl::Span<const uint64_t> ids,
+                                    const LoadOptions& options) const {
+  NPUBANK_RETURN_IF_ERROR(registry->BeginLoad(ids));
+  Leases leases = LoadAll(ids, options);
+  registry->EndLoad(ids, leases.ok());  // what sleepers brought back before a failure goes again
+  return leases;
+}
+
+Bank::Core::Leases Bank::Core::LoadAll(absl::Span<const uint64_t> ids,
+                                       const LoadOptions& options) const {
   NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnedTensor> tensors, TensorsOf(ids));
   LoadProgress progress;
   for (const OwnedTensor& tensor : tensors) {
     if (!tensor.resident) progress.bytes_total += tensor.bytes;
   }
-  std::vector<Lease> leases;  // what is loaded stays until all of it is
+  std::vector<Lease> leases;
   leases.reserve(tensors.size());
   for (const OwnedTensor& tensor : tensors) {
     if (options.cancelled && options.cancelled()) {
@@ -129,7 +162,7 @@ absl::Status Bank::Core::LoadAll(absl::Span<const uint64_t> ids,
     progress.tensor = tensor.name;
     if (options.progress) options.progress(progress);
   }
-  return absl::OkStatus();
+  return leases;
 }
 
 absl::StatusOr<Lease> Bank::Get(Uid uid) { return core_->loader.MakeResident(uid, {}); }
@@ -157,15 +190,6 @@ absl::StatusOr<SleepReport> Bank::Sleep(absl::Span<const Owner* const> owners,
   absl::StatusOr<SleepReport> report = core_->registry->PutToSleep(ids, std::move(copies));
   core_->device->Trim();
   return report;
-}
-
-absl::Status Bank::Wake(absl::Span<const Owner* const> owners, const EvaluateAllOptions& options) {
-  NPUBANK_ASSIGN_OR_RETURN(const std::vector<uint64_t> ids, core_->IdsOf(owners, "waking"));
-  NPUBANK_RETURN_IF_ERROR(core_->registry->BeginWake(ids));
-  absl::Status status = core_->LoadAll(ids, options);
-  core_->registry->EndWake(ids, status.ok());  // what came back before a failure goes again
-  core_->device->Trim();
-  return status;
 }
 
 bool Bank::Evict(uint64_t bytes) {

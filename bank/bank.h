@@ -4,17 +4,17 @@
 //   Owner prefill = bank->AddOwner("prefill");
 //   for (LazyTensor& weight : prefill_weights)
 //     NPUBANK_RETURN_IF_ERROR(bank->Register(prefill, weight, "layers.0.wq").status());
-//   NPUBANK_RETURN_IF_ERROR(bank->EvaluateAndAllocate(prefill, {}));
-//   NPUBANK_ASSIGN_OR_RETURN(Lease lease, bank->Get(weight.uid()));
-//   graph.SetArgument(0, lease.address());
+//   NPUBANK_ASSIGN_OR_RETURN(std::vector<Lease> leases, bank->Load(prefill));
+//   graph.SetArgument(0, leases[0].address());  // leases[i] is of the i-th tensor registered
+//
+// One weight by itself: bank->Load("demo", tensor) gives its lease.
 //
 // Register: the first time a uid is seen the bank keeps the recipe; after that (a hit) the incoming
 // tensor is detached at once, and the bank keeps its recipe only if the tensor has left the device
-// and nothing better brings it back. EvaluateAndAllocate: each tensor of the owner that is not
-// resident yet is allocated on the device, evaluated straight into it, published, and its recipe
-// detached; one evaluation per uid, whoever asks, and the others wait for it and get the same
-// Status. Get: a lease on a resident tensor; waits for one that is being evaluated and evaluates
-// one that is not.
+// and nothing better brings it back. Load: wakes the owners that sleep; each of their tensors that is
+// not resident yet is allocated on the device, evaluated straight into it, published, leased to the
+// caller, and its recipe detached; one evaluation per uid, whoever asks, and the others wait for it
+// and get the same Status. Get: the same for one tensor.
 //
 // Ownership: an Owner (one per submodel) keeps its tensors known; dropping it releases them, and a
 // uid without owner or lease gives its device bytes back. A Lease pins: while it lives the bytes do
@@ -22,7 +22,7 @@
 // Threads: every method, from any thread. Nothing slow happens under a lock. Evaluation and
 // allocation order is registration order.
 // Errors: each names the tensor. A failed evaluation leaves no allocation, the tensor keeps its
-// recipe and the next EvaluateAndAllocate or Get tries again. AlreadyExists: two digests behind one
+// recipe and the next Load or Get tries again. AlreadyExists: two digests behind one
 // uid; never shared.
 // Room: with a budget, or when the driver has no more memory, idle tensors leave the device: first
 // those nobody owns, then those used longest ago, the cheapest to bring back first; one that is
@@ -83,7 +83,7 @@ struct OwnerOptions {
 
 struct SleepOptions {
   // Copy what leaves to host memory first: waking then needs neither the checkpoint nor a
-  // transformation. The copies stay until a Wake has succeeded.
+  // transformation. The copies stay until a Load has succeeded.
   bool keep_host_copy = false;
 };
 
@@ -107,7 +107,7 @@ struct LoadProgress {
   absl::string_view tensor;  // the one just finished
 };
 
-struct EvaluateAllOptions {
+struct LoadOptions {
   std::function<void(const LoadProgress&)> progress;  // on the calling thread, after each tensor
   // Asked between tiles, from any worker, and while this call waits for another's evaluation.
   std::function<bool()> cancelled;
@@ -141,13 +141,33 @@ class Bank : public std::enable_shared_from_this<Bank> {
   Owner AddOwner(absl::string_view name) { return AddOwner(name, OwnerOptions()); }
   absl::StatusOr<Registration> Register(const Owner& owner, LazyTensor tensor,
                                         absl::string_view name);
-  // Of several owners as one load: progress counts all of them, and none makes room by evicting
-  // another's.
+  // Makes everything of these owners resident and returns the leases: owner after owner, each in the
+  // order it registered, each tensor once. What was made resident stays leased from that moment on,
+  // so nothing of a load is evicted before its caller has it. Owners that sleep are awake afterwards.
+  // Several owners are one load: progress counts all of them.
+  // When it fails, naming the tensor, those that slept sleep on with all they kept, unless another
+  // Load of theirs succeeds: DataLoss or FailedPrecondition when a source is not what it was when it
+  // was registered, NotFound, or what else the resolvers say, when it is not there any more: register
+  // it again from where it is now. Cancelled when an owner is released meanwhile.
+  absl::StatusOr<std::vector<Lease>> Load(absl::Span<const Owner* const> owners,
+                                          const LoadOptions& options = {});
+  absl::StatusOr<std::vector<Lease>> Load(const Owner& owner, const LoadOptions& options = {}) {
+    return Load({&owner}, options);
+  }
+  // One weight: registered under an owner of this name, which the lease and its copies keep and
+  // which goes with the last of them.
+  absl::StatusOr<Lease> Load(absl::string_view name, LazyTensor tensor,
+                             const LoadOptions& options = {});
+  // A Load whose leases are dropped: everything is resident, and may leave again for others' room.
   absl::Status EvaluateAndAllocate(absl::Span<const Owner* const> owners,
-                                   const EvaluateAllOptions& options = {});
-  absl::Status EvaluateAndAllocate(const Owner& owner, const EvaluateAllOptions& options = {}) {
+                                   const LoadOptions& options = {}) {
+    return Load(owners, options).status();
+  }
+  absl::Status EvaluateAndAllocate(const Owner& owner, const LoadOptions& options = {}) {
     return EvaluateAndAllocate({&owner}, options);
   }
+  // A load of one tensor that is registered, whoever owns it; nobody is woken. NotFound for a uid
+  // that nobody registered or everybody released.
   absl::StatusOr<Lease> Get(Uid uid);
   // Copies [offset, offset + out.size()) of the tensor's device bytes to the host, as Get makes
   // them resident. OutOfRange beyond the end.
@@ -161,15 +181,6 @@ class Bank : public std::enable_shared_from_this<Bank> {
                                     const SleepOptions& options = {});
   absl::StatusOr<SleepReport> Sleep(const Owner& owner, const SleepOptions& options = {}) {
     return Sleep({&owner}, options);
-  }
-  // Brings everything of these owners back; naming the tensor, DataLoss or FailedPrecondition when
-  // its source is not what it was when it was registered, NotFound, or what else the resolvers say,
-  // when it is not there any more: register it again from where it is now. When it fails, those
-  // that slept sleep on with all they kept, unless another Wake of theirs succeeds. Cancelled when
-  // one is released meanwhile.
-  absl::Status Wake(absl::Span<const Owner* const> owners, const EvaluateAllOptions& options = {});
-  absl::Status Wake(const Owner& owner, const EvaluateAllOptions& options = {}) {
-    return Wake({&owner}, options);
   }
   // Makes room for memory that is not the bank's: idle tensors of at least `bytes` leave the device.
   // False, and nothing has left, when there are not as many.

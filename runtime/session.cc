@@ -63,25 +63,17 @@ void Session::Pause() {
 absl::StatusOr<SleepReport> Session::Sleep(const SleepOptions& options) {
   Pause();
   NPUBANK_ASSIGN_OR_RETURN(const SleepReport report, bank_->Sleep(Owners(), options));
-  asleep_ = true;
   cache_.reset();
   position_ = 0;
   return report;
 }
 
-absl::Status Session::Wake(const EvaluateAllOptions& options) {
+absl::Status Session::Wake(const LoadOptions& options) {
   if (awake_) return absl::OkStatus();
   const ModelFiles::Use use(files_);  // opened once for all weights that left
-  NPUBANK_RETURN_IF_ERROR(bank_->Wake(Owners(), options));
-  for (Submodel& submodel : submodels_) {
-    absl::Status status = submodel.Pin();
-    if (status.ok()) continue;
-    Pause();  // what was pinned before it
-    if (asleep_) status.Update(bank_->Sleep(Owners()).status());
-    return status;
-  }
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<Lease> leases, bank_->Load(Owners(), options));
+  for (Submodel& submodel : submodels_) NPUBANK_RETURN_IF_ERROR(submodel.Pin(leases));
   awake_ = true;
-  asleep_ = false;
   return absl::OkStatus();
 }
 

@@ -57,7 +57,7 @@ int32_t Argmax(absl::Span<const float> logits);
 struct SessionOptions {
   // In front of its owners' names, "NAME/prefill"; for banks with several models.
   std::string name = {};
-  EvaluateAllOptions evaluate = {};  // of the load
+  LoadOptions evaluate = {};  // of the load
   // Opens the model again when weights that left the device are wanted; closed when they are there.
   OpenModel reopen = nullptr;
 };
@@ -81,7 +81,7 @@ class Session {
 
   void Pause();
   absl::StatusOr<SleepReport> Sleep(const SleepOptions& options = {});
-  absl::Status Wake(const EvaluateAllOptions& options = {});
+  absl::Status Wake(const LoadOptions& options = {});
 
   int64_t position() const { return position_; }
   int64_t context() const { return context_; }
@@ -129,7 +129,6 @@ class Session {
   int64_t position_ = 0;
   std::shared_ptr<ModelFiles> files_;  // null: what leaves the device cannot come back
   bool awake_ = false;                 // every weight is leased
-  bool asleep_ = false;                // put to sleep, and not merely paused
 
   std::unique_ptr<DeviceAllocation> cache_;
   std::unique_ptr<Workspace> workspace_;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/lazy_tensor.h"
 #include "npubank/lazy_tensor/recipe_codec.h"
@@ -46,14 +47,19 @@ uint64_t Submodel::closures() const {
   return count;
 }
 
-absl::Status Submodel::Pin() {
-  std::vector<Lease> leases;
-  for (const Weight& weight : weights_) {
-    absl::StatusOr<Lease> lease = bank_->Get(weight.uid);
-    if (!lease.ok()) return Annotate(lease.status(), absl::StrCat("submodel ", name()));
-    leases.push_back(*std::move(lease));
+absl::Status Submodel::Pin(absl::Span<const Lease> leases) {
+  absl::flat_hash_map<uint64_t, const Lease*> by_uid;
+  for (const Lease& lease : leases) by_uid.emplace(lease.uid().value, &lease);
+  std::vector<Lease> mine;
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    const auto found = by_uid.find(weights_[i].uid.value);
+    if (found == by_uid.end())
+      return absl::FailedPreconditionError(
+          absl::StrCat("submodel ", name(), ": weight ", blob_.weights[i],
+                       " is not among the leases: load its owner"));
+    mine.push_back(*found->second);
   }
-  leases_ = std::move(leases);
+  leases_ = std::move(mine);
   return absl::OkStatus();
 }
 

@@ -1,8 +1,8 @@
 // Submodel: one compiled submodel, its closures registered in a bank, ready to be run by a session.
 //
 //   NPUBANK_ASSIGN_OR_RETURN(Submodel prefill, Submodel::Load(bank, blob, "", find, {}));
-//   NPUBANK_RETURN_IF_ERROR(bank->EvaluateAndAllocate(prefill.owner()));
-//   NPUBANK_RETURN_IF_ERROR(prefill.Pin());                           // its weights stay now
+//   NPUBANK_ASSIGN_OR_RETURN(std::vector<Lease> leases, bank->Load(prefill.owner()));
+//   NPUBANK_RETURN_IF_ERROR(prefill.Pin(leases));                     // its weights stay now
 //   NPUBANK_RETURN_IF_ERROR(prefill.Record(device, queue, places));   // graphs made, calls recorded
 //   NPUBANK_RETURN_IF_ERROR(prefill.Run(queue));                      // as often as wanted
 //   prefill.Unpin();                                                  // its weights may leave now
@@ -66,8 +66,9 @@ class Submodel {
   // Calls that are bound to at least one weight.
   uint64_t closures() const;
 
-  // Leases every weight.
-  absl::Status Pin();
+  // Keeps the leases of its weights, which are among these: of a load of its owner, and of others in
+  // any order. FailedPrecondition when one is missing; nothing has changed then.
+  absl::Status Pin(absl::Span<const Lease> leases);
   // Lets go of the recorded calls, the graphs and the leases.
   void Unpin();
   absl::Status Record(std::shared_ptr<level_zero::Device> device, level_zero::CommandQueue& queue,

@@ -131,7 +131,7 @@ absl::Status ModelRun::LoadWeights(const ModelRunOptions& options) {
 
 absl::StatusOr<uint64_t> ModelRun::Resume() {
   uint64_t bytes = 0;
-  EvaluateAllOptions options;
+  LoadOptions options;
   options.progress = [&](const LoadProgress& progress) { bytes = progress.bytes_done; };
   NPUBANK_RETURN_IF_ERROR(session_->Wake(options));
   NPUBANK_RETURN_IF_ERROR(session_->Prepare());

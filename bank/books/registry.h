@@ -64,10 +64,10 @@ struct OwnerRecord {
   std::string name;
   RecipeResolver resolver;  // empty: what it owns is never evicted
   bool asleep = false;
-  // While it is being woken it is awake, so that nothing of it is evicted; the first wake that
+  // While it is being loaded it is awake, so that nothing of it is evicted; the first load that
   // succeeds makes that final, and when all have failed it sleeps again.
-  bool waking = false;          // it slept, and no wake has succeeded yet
-  uint64_t wakes = 0;           // under way
+  bool waking = false;          // it slept, and no load has succeeded yet
+  uint64_t loads = 0;           // under way
   std::vector<Entry*> tensors;  // in registration order, each once
 };
 
@@ -205,8 +205,6 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   // `cancelled` says so, if there is one: it is asked while waiting, without a lock.
   absl::StatusOr<Acquired> Acquire(Uid uid, const std::function<bool()>& cancelled);
 
-  // A load begins: what is leased from now on is younger than what was.
-  void BeginLoad();
   // Evicts so that at least `bytes` go back to the device; false, and nothing has changed, when
   // what may leave is not enough.
   bool EvictFor(uint64_t bytes);
@@ -228,11 +226,12 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   // tensor keeps its copy, if there is one. FailedPrecondition, and nobody sleeps, when an owner was
   // released.
   absl::StatusOr<SleepReport> PutToSleep(absl::Span<const uint64_t> owners, HostCopies copies);
-  // Marks the owners awake; fails as PutToSleep does. When it does not fail, EndWake follows.
-  absl::Status BeginWake(absl::Span<const uint64_t> owners);
-  // Puts those that are left to sleep again unless this wake, or another of theirs, succeeded or is
-  // under way.
-  void EndWake(absl::Span<const uint64_t> owners, bool succeeded);
+  // Marks the owners awake; what is leased from now on is younger than what was. Fails as PutToSleep
+  // does. When it does not fail, EndLoad follows.
+  absl::Status BeginLoad(absl::Span<const uint64_t> owners);
+  // Puts those that slept and are left to sleep again unless this load, or another of theirs,
+  // succeeded or is under way.
+  void EndLoad(absl::Span<const uint64_t> owners, bool succeeded);
   // The largest tensors on the device, in words, for a message.
   std::string LargestHolders() const;
 

@@ -111,11 +111,6 @@ bool Registry::AwaitDeparture(uint64_t seen) {
   return departures_ != seen;
 }
 
-void Registry::BeginLoad() {
-  MutexLock lock(mutex_);
-  ++clock_;
-}
-
 bool Registry::EvictFor(uint64_t bytes) {
   if (bytes == 0) return true;
   Garbage garbage(*this);
@@ -216,17 +211,18 @@ SleepReport Registry::EvictSleeping(absl::Span<OwnerRecord* const> sleepers, Hos
   return report;
 }
 
-absl::Status Registry::BeginWake(absl::Span<const uint64_t> owners) {
+absl::Status Registry::BeginLoad(absl::Span<const uint64_t> owners) {
   MutexLock lock(mutex_);
   NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnerRecord*> records, FindOwners(owners));
+  ++clock_;
   for (OwnerRecord* record : records) {
-    ++record->wakes;
+    ++record->loads;
     if (std::exchange(record->asleep, false)) record->waking = true;
   }
   return absl::OkStatus();
 }
 
-void Registry::EndWake(absl::Span<const uint64_t> owners, bool succeeded) {
+void Registry::EndLoad(absl::Span<const uint64_t> owners, bool succeeded) {
   HostCopies none;
   Garbage garbage(*this);
   MutexLock lock(mutex_);
@@ -235,8 +231,8 @@ void Registry::EndWake(absl::Span<const uint64_t> owners, bool succeeded) {
     const auto found = owners_.find(id);
     if (found == owners_.end()) continue;  // released meanwhile
     OwnerRecord& record = *found->second;
-    --record.wakes;
-    if (record.wakes > 0 && !succeeded) continue;  // another decides
+    --record.loads;
+    if (record.loads > 0 && !succeeded) continue;  // another decides
     record.asleep |= record.waking && !succeeded;
     record.waking = false;
     ended.push_back(&record);

@@ -155,7 +155,7 @@ class NpuFaultTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, 
       NPUBANK_RETURN_IF_ERROR(
           Persist([&] { return bank->Sleep(owner, {.keep_host_copy = keep}); }).status());
       EXPECT_EQ(DriverStatistics(*software_).live_bytes, 0u) << "asleep";
-      NPUBANK_RETURN_IF_ERROR(Persist([&] { return bank->Wake(owner); }));
+      NPUBANK_RETURN_IF_ERROR(Persist([&] { return bank->EvaluateAndAllocate(owner); }));
     }
     for (size_t i = 0; i < uids.size(); ++i) {
       std::vector<std::byte> bytes(weights_.Expected(i).size());

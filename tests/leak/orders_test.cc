@@ -183,7 +183,7 @@ TEST_P(OrdersLeakTest, OfThreeSubmodelsOfTwoModels) { Explore({0, 0, 1}, PlainOp
 
 // Each life goes with each.
 TEST_P(OrdersLeakTest, OfTwoSubmodelsOneByOne) {
-  const std::vector<std::string> lives = {"LERD", "LSWD", "LESWD", "LBSND", "LfWsD"};
+  const std::vector<std::string> lives = {"LERD", "LSED", "LESED", "LBSND", "LfEsD"};
   for (const std::string& first : lives) {
     for (const std::string& second : lives) {
       if (first <= second) Walk({first, second}, {0, 0});

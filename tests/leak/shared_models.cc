@@ -62,14 +62,13 @@ const std::vector<std::byte>& ExpectedBytes(Uid uid) {
 }  // namespace
 
 std::vector<Operation> PlainOperations() {
-  return {Operation::kLoad, Operation::kEvaluate, Operation::kRun,   Operation::kSleep,
-          Operation::kWake, Operation::kDrop,     Operation::kBegin, Operation::kEnd};
+  return {Operation::kLoad, Operation::kEvaluate, Operation::kRun, Operation::kSleep,
+          Operation::kDrop, Operation::kBegin,    Operation::kEnd};
 }
 
 std::vector<Operation> AllOperations() {
   std::vector<Operation> all = PlainOperations();
-  all.insert(all.end(), {Operation::kFailFirst, Operation::kFailSecond, Operation::kFailToWake,
-                         Operation::kSleepWithCopy});
+  all.insert(all.end(), {Operation::kFailFirst, Operation::kFailSecond, Operation::kSleepWithCopy});
   return all;
 }
 
@@ -121,24 +120,15 @@ void SharedModels::Do(Step step) {
     case Operation::kFailSecond:
       return Evaluate(i, 2);
     case Operation::kRun:
-      Run(i);
-      return;
+      return Run(i);
     case Operation::kSleep:
       return Sleep(i, /*keep_host_copy=*/false);
     case Operation::kSleepWithCopy:
       return Sleep(i, /*keep_host_copy=*/true);
-    case Operation::kWake:
-      return Wake(i);
-    case Operation::kFailToWake:
-      return Wake(i, 2);
     case Operation::kDrop:
       return Drop(i);
     case Operation::kBegin:
-      submodels_[i].leases = Run(i);
-      for (const size_t weight : WeightsOf(i)) {
-        if (!submodels_[i].leases.empty()) weights_[weight].leases.insert(i);
-      }
-      return;
+      return Begin(i);
     case Operation::kEnd:
       return End(i);
   }
@@ -176,12 +166,19 @@ void SharedModels::Evaluate(size_t i, int failing_read) {
   CheckLoaded(i, status, failing_read);
 }
 
-// One read brings a weight that is not resident, none if a copy was kept.
-bool SharedModels::CheckLoaded(size_t i, const absl::Status& status, int failing_read) {
+void SharedModels::CheckLoaded(size_t i, const absl::Status& status, int failing_read) {
   if (!IsLoaded(i)) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    return false;
+  } else if (LoadsWeights(i, status, failing_read)) {
+    submodels_[i].asleep = false;
+    for (const size_t number : WeightsOf(i)) SettleCopy(weights_[number]);
+  } else if (submodels_[i].asleep) {
+    FallsAsleep(i, /*keep_host_copy=*/false);  // who cannot wake sleeps on
   }
+}
+
+// One read brings a weight that is not resident, none if a copy was kept.
+bool SharedModels::LoadsWeights(size_t i, const absl::Status& status, int failing_read) {
   int reads = 0;
   for (const size_t number : WeightsOf(i)) {
     Weight& weight = weights_[number];
@@ -197,22 +194,33 @@ bool SharedModels::CheckLoaded(size_t i, const absl::Status& status, int failing
   return true;
 }
 
-// Whoever is known can be run, in any state: what is not on the device comes.
-std::vector<Lease> SharedModels::Run(size_t i) {
+// Whoever is known can be run, in any state: what is not on the device comes, and nobody wakes.
+void SharedModels::Run(size_t i) {
   std::vector<Lease> leases;
   for (const size_t number : WeightsOf(i)) {
     absl::StatusOr<Lease> lease = bank_->Get(UidOf(number));
     if (!weights_[number].known) {
       EXPECT_TRUE(absl::IsNotFound(lease.status())) << lease.status();
-      return {};
+      return;
     }
-    EXPECT_TRUE(lease.ok()) << lease.status();
-    if (!lease.ok()) return {};
+    ASSERT_TRUE(lease.ok()) << lease.status();
     leases.push_back(*std::move(lease));
     BecomesResident(weights_[number]);
   }
   CheckBytes(leases);
-  return leases;
+}
+
+void SharedModels::Begin(size_t i) {
+  absl::StatusOr<std::vector<Lease>> leases = bank_->Load(submodels_[i].owner);
+  CheckLoaded(i, leases.status(), /*failing_read=*/0);
+  if (!leases.ok()) return;
+  ASSERT_EQ(leases->size(), WeightsOf(i).size());
+  for (size_t place = 0; place < leases->size(); ++place) {
+    EXPECT_EQ((*leases)[place].uid(), UidOf(WeightsOf(i)[place]));
+    weights_[WeightsOf(i)[place]].leases.insert(i);
+  }
+  CheckBytes(*leases);
+  submodels_[i].leases = *std::move(leases);
 }
 
 void SharedModels::CheckBytes(const std::vector<Lease>& leases) const {
@@ -256,18 +264,6 @@ SleepReport SharedModels::FallsAsleep(size_t i, bool keep_host_copy) {
     }
   }
   return report;
-}
-
-void SharedModels::Wake(size_t i, int failing_read) {
-  Models()->FailRead(failing_read);
-  const absl::Status status = bank_->Wake(submodels_[i].owner);
-  Models()->FailRead(0);
-  if (CheckLoaded(i, status, failing_read)) {
-    submodels_[i].asleep = false;
-    for (const size_t number : WeightsOf(i)) SettleCopy(weights_[number]);
-  } else if (submodels_[i].asleep) {
-    FallsAsleep(i, /*keep_host_copy=*/false);  // who cannot wake sleeps on
-  }
 }
 
 void SharedModels::Drop(size_t i) {

@@ -26,16 +26,14 @@ namespace npubank {
 // What happens to one submodel.
 enum class Operation : char {
   kLoad = 'L',        // add an owner, register every weight; loaded already: register again
-  kEvaluate = 'E',    // EvaluateAndAllocate
+  kEvaluate = 'E',    // EvaluateAndAllocate: a load whose leases are dropped; wakes who sleeps
   kFailFirst = 'F',   // the same, but the first read of a source fails
   kFailSecond = 'f',  // the same, but the second does
   kRun = 'R',         // lease every weight, check its bytes, let go
   kSleep = 'S',
   kSleepWithCopy = 's',  // bytes are kept in host memory
-  kWake = 'W',
-  kFailToWake = 'w',  // the second read fails
   kDrop = 'D',
-  kBegin = 'B',  // a run begins: its leases are kept
+  kBegin = 'B',  // a run begins: a load whose leases are kept
   kEnd = 'N',    // it ends: the bytes are still right, and where they were
 };
 // Those of a world in which nothing fails, and all.
@@ -97,14 +95,16 @@ class SharedModels {
   bool IsLoaded(size_t submodel) const { return PlaceOf(submodel) < loaded_.size(); }
   void Load(size_t i);
   void Evaluate(size_t i, int failing_read = 0);
-  std::vector<Lease> Run(size_t i);
+  void Run(size_t i);
+  void Begin(size_t i);
   void CheckBytes(const std::vector<Lease>& leases) const;
   void Sleep(size_t i, bool keep_host_copy);
-  void Wake(size_t i, int failing_read = 0);
   void Drop(size_t i);
   void End(size_t i);
-  // What must have become of a load that ended with `status`; whether it went well.
-  bool CheckLoaded(size_t i, const absl::Status& status, int failing_read);
+  // What must have become of a load that ended with `status`.
+  void CheckLoaded(size_t i, const absl::Status& status, int failing_read);
+  // What a load makes of the weights, until a read fails; whether none did.
+  bool LoadsWeights(size_t i, const absl::Status& status, int failing_read);
   SleepReport FallsAsleep(size_t i, bool keep_host_copy);
   void BecomesResident(Weight& weight);
   void Settle(Weight& weight);

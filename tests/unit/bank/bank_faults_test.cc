@@ -190,7 +190,7 @@ class TransformationFaultsTest : public ::testing::Test {
     EXPECT_TRUE(bank->Register(owner, tensors[0], "w0").ok());
     EXPECT_TRUE(bank->Register(owner, tensors[1], "w1").ok());
 
-    EvaluateAllOptions options;
+    LoadOptions options;
     int64_t asked = 0;
     if (kind == Fault::kCancelled) options.cancelled = [&] { return ++asked == nth; };
     if (kind != Fault::kCancelled) source->FailRead(nth, kind == Fault::kReadForEver);

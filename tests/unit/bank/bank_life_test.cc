@@ -167,7 +167,7 @@ TEST_F(BankLifeTest, ALaterRegistrationDoesNotDependOnTheFoldersFormerName) {
   ASSERT_TRUE(bank_->Sleep(first.owner).ok());
   const std::vector<LazyTensor> opened = weights.Submodel();  // as under the folder's new name
   ASSERT_TRUE(std::filesystem::remove(weights.path()));
-  EXPECT_TRUE(absl::IsNotFound(bank_->Wake(first.owner)));
+  EXPECT_TRUE(absl::IsNotFound(bank_->EvaluateAndAllocate(first.owner)));
   const Owner second = bank_->AddOwner("second");
   for (const LazyTensor& tensor : opened) {
     ASSERT_TRUE(bank_->Register(second, tensor, "w").value().hit);
@@ -188,7 +188,7 @@ TEST_F(BankLifeTest, WhatALaterRegistrationLeftIsDroppedWithItsOwner) {
     EXPECT_GT(LiveSourceBytes(), 0u);
   }
   EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
-  ASSERT_TRUE(bank_->Wake(first.owner).ok());
+  ASSERT_TRUE(bank_->EvaluateAndAllocate(first.owner).ok());
   ExpectContents(first, weights);
 }
 
@@ -239,7 +239,7 @@ TEST_F(BankLifeTest, ASourceWhoseTensorsHaveOtherTypesNowIsDataLoss) {
   ASSERT_TRUE(bank_->EvaluateAndAllocate(owner).ok());
   ASSERT_TRUE(bank_->Sleep(owner).ok());
   changed = true;
-  const absl::Status status = bank_->Wake(owner);
+  const absl::Status status = bank_->EvaluateAndAllocate(owner);
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("tensor 'wq'"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("load the model again"));

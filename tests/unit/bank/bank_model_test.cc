@@ -76,8 +76,9 @@ class BankModelTest : public ::testing::Test {
 
   void Evaluate(int slot) {
     if (owners_.count(slot) == 0) return;
-    const absl::Status status = bank_->EvaluateAndAllocate(owners_[slot].owner);
-    ASSERT_TRUE(status.ok()) << status;
+    const absl::StatusOr<std::vector<Lease>> leases = bank_->Load(owners_[slot].owner);
+    ASSERT_TRUE(leases.ok()) << leases.status();
+    owners_[slot].asleep = false;
     for (auto& [key, tensor] : model_) tensor.resident |= tensor.owners.count(slot) > 0;
   }
 
@@ -101,12 +102,8 @@ class BankModelTest : public ::testing::Test {
   void SleepOrWake(int slot) {
     if (owners_.count(slot) == 0) return;
     LiveOwner& owner = owners_[slot];
-    owner.asleep = !owner.asleep;
-    if (!owner.asleep) {
-      ASSERT_TRUE(bank_->Wake(owner.owner).ok());
-      for (auto& [key, tensor] : model_) tensor.resident |= tensor.owners.count(slot) > 0;
-      return;
-    }
+    if (owner.asleep) return Evaluate(slot);
+    owner.asleep = true;
     ASSERT_TRUE(bank_->Sleep(owner.owner, {.keep_host_copy = random_() % 2 == 0}).ok());
     for (auto& [key, tensor] : model_) {
       if (tensor.owners.count(slot) == 0 || !tensor.leases.empty()) continue;

@@ -81,7 +81,7 @@ TEST_F(BankSharingTest, WhatASleeperSharesByContentStaysForThoseWhoAreAwake) {
   const SleepReport all = bank_->Sleep(second.owner).value();
   EXPECT_EQ(all.bytes_given_back, 2 * kPage);
   EXPECT_EQ(Live(), 0u);
-  ASSERT_TRUE(bank_->Wake({&first.owner, &second.owner}).ok());
+  ASSERT_TRUE(bank_->EvaluateAndAllocate({&first.owner, &second.owner}).ok());
   EXPECT_EQ(Live(), 2 * kPage);
   EXPECT_EQ(bank_->Sleep({&first.owner, &second.owner})->bytes_given_back, 2 * kPage)
       << "shared bytes count once";

@@ -23,7 +23,7 @@ TEST_F(BankSleepTest, SleepGivesTheBytesBackAndWakeBringsThemBack) {
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->bytes_given_back, 6 * kPage);
   EXPECT_EQ(Live(), 0u);
-  ASSERT_TRUE(bank_->Wake(model.owner).ok());
+  ASSERT_TRUE(bank_->EvaluateAndAllocate(model.owner).ok());
   EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
   EXPECT_EQ(Live(), 6 * kPage);
   ExpectContents(model, weights);
@@ -38,7 +38,7 @@ TEST_F(BankSleepTest, WhatASleeperSharesStaysForThoseWhoAreAwake) {
   EXPECT_EQ(Live(), 4 * kPage);
   EXPECT_EQ(bank_->Sleep(kvcache.owner)->bytes_given_back, 4 * kPage);
   EXPECT_EQ(Live(), 0u);
-  ASSERT_TRUE(bank_->Wake(kvcache.owner).ok());
+  ASSERT_TRUE(bank_->EvaluateAndAllocate(kvcache.owner).ok());
   ExpectContents(prefill, weights);
 }
 
@@ -52,9 +52,9 @@ TEST_F(BankSleepTest, OwnersThatSleepTogetherGiveWhatTheyShareBackAtOnce) {
   EXPECT_EQ(report.bytes_of_others_awake, 0u);
   EXPECT_EQ(Live(), 0u);
   uint64_t total = 0;
-  EvaluateAllOptions options;
+  LoadOptions options;
   options.progress = [&](const LoadProgress& progress) { total = progress.bytes_total; };
-  ASSERT_TRUE(bank_->Wake({&prefill.owner, &kvcache.owner}, options).ok());
+  ASSERT_TRUE(bank_->EvaluateAndAllocate({&prefill.owner, &kvcache.owner}, options).ok());
   EXPECT_EQ(total, weights.Bytes()) << "each tensor counts once";
   ExpectContents(kvcache, weights);
 }
@@ -99,7 +99,7 @@ TEST_F(BankSleepTest, WithoutAWayBackNothingSleepsUnlessAHostCopyIsKept) {
   EXPECT_EQ(Live(), 2 * kPage);
   EXPECT_EQ(bank_->Sleep(model.owner, {.keep_host_copy = true})->bytes_given_back, 2 * kPage);
   EXPECT_EQ(Live(), 0u);
-  ASSERT_TRUE(bank_->Wake(model.owner).ok());
+  ASSERT_TRUE(bank_->EvaluateAndAllocate(model.owner).ok());
   ExpectContents(model, weights);
 }
 
@@ -109,7 +109,7 @@ TEST_F(BankSleepTest, ASourceThatChangedMeanwhileIsAnErrorAndNotOtherWeights) {
   const Model model = Load("prefill", weights);
   ASSERT_TRUE(bank_->Sleep(model.owner).ok());
   weights.Rewrite();
-  const absl::Status status = bank_->Wake(model.owner);
+  const absl::Status status = bank_->EvaluateAndAllocate(model.owner);
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("'prefill.0'"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("load the model again"));
@@ -123,9 +123,9 @@ TEST_F(BankSleepTest, AfterAWakeThatFailsTheOwnerSleepsAsBeforeAndCanBeWokenAgai
   const Model model = Load("prefill", weights);
   ASSERT_TRUE(bank_->Sleep(model.owner).ok());
   memory_->InjectFault({.call = HostMemory::Fault::Call::kWrite, .nth = 2});
-  EXPECT_FALSE(bank_->Wake(model.owner).ok());
+  EXPECT_FALSE(bank_->EvaluateAndAllocate(model.owner).ok());
   EXPECT_EQ(Live(), 0u) << "what had come back is gone again";
-  ASSERT_TRUE(bank_->Wake(model.owner).ok());
+  ASSERT_TRUE(bank_->EvaluateAndAllocate(model.owner).ok());
   ExpectContents(model, weights);
 }
 
@@ -136,10 +136,10 @@ TEST_F(BankSleepTest, AfterAWakeThatFailsTheHostCopiesAreStillThere) {
   ASSERT_TRUE(bank_->Sleep(model.owner, {.keep_host_copy = true}).ok());
   for (const uint64_t nth : {2, 3, 4}) {
     memory_->InjectFault({.call = HostMemory::Fault::Call::kAllocate, .nth = nth});
-    EXPECT_TRUE(absl::IsResourceExhausted(bank_->Wake(model.owner)));
+    EXPECT_TRUE(absl::IsResourceExhausted(bank_->EvaluateAndAllocate(model.owner)));
     EXPECT_EQ(Live(), 0u) << "what had come back is gone again";
   }
-  ASSERT_TRUE(bank_->Wake(model.owner).ok());
+  ASSERT_TRUE(bank_->EvaluateAndAllocate(model.owner).ok());
   ExpectContents(model, weights);
   EXPECT_EQ(bank_->Sleep(model.owner)->bytes_without_way_back, 4 * kPage)
       << "once all is there, the copies are gone";
@@ -152,9 +152,9 @@ TEST_F(BankSleepTest, AWakeThatFailsDoesNotDependOnTheCheckpointWhenThereAreHost
   ASSERT_TRUE(bank_->Sleep(model.owner, {.keep_host_copy = true}).ok());
   ASSERT_TRUE(std::filesystem::remove(weights.path()));
   memory_->InjectFault({.call = HostMemory::Fault::Call::kAllocate, .nth = 3});
-  EXPECT_FALSE(bank_->Wake(model.owner).ok());
+  EXPECT_FALSE(bank_->EvaluateAndAllocate(model.owner).ok());
   EXPECT_EQ(Live(), 0u);
-  const absl::Status status = bank_->Wake(model.owner);
+  const absl::Status status = bank_->EvaluateAndAllocate(model.owner);
   ASSERT_TRUE(status.ok()) << status;
   ExpectContents(model, weights);
 }
@@ -167,13 +167,13 @@ TEST_F(BankSleepTest, AWakeThatFailsDoesNotUndoAnotherThatSucceeded) {
   const Model kvcache = Load("kvcache", weights);
   ASSERT_TRUE(bank_->Sleep({&prefill.owner, &kvcache.owner}).ok());
   bool stop = false;
-  EvaluateAllOptions options;
+  LoadOptions options;
   options.cancelled = [&] { return stop; };
   options.progress = [&](const LoadProgress&) {
-    EXPECT_TRUE(bank_->Wake(prefill.owner).ok());
+    EXPECT_TRUE(bank_->EvaluateAndAllocate(prefill.owner).ok());
     stop = true;
   };
-  EXPECT_TRUE(absl::IsCancelled(bank_->Wake(prefill.owner, options)));
+  EXPECT_TRUE(absl::IsCancelled(bank_->EvaluateAndAllocate(prefill.owner, options)));
   EXPECT_EQ(Live(), 4 * kPage);
   EXPECT_EQ(bank_->Sleep(kvcache.owner)->bytes_of_others_awake, 4 * kPage) << "prefill is awake";
 }
@@ -184,16 +184,16 @@ TEST_F(BankSleepTest, WhenAllWakesOfAnOwnerFailItSleepsAsBefore) {
   const Model model = Load("prefill", weights, /*can_return=*/false);
   ASSERT_TRUE(bank_->Sleep(model.owner, {.keep_host_copy = true}).ok());
   bool stop = false;
-  EvaluateAllOptions options;
+  LoadOptions options;
   options.cancelled = [&] { return stop; };
   options.progress = [&](const LoadProgress&) {
     memory_->InjectFault({.call = HostMemory::Fault::Call::kAllocate, .nth = 2});
-    EXPECT_FALSE(bank_->Wake(model.owner).ok());
+    EXPECT_FALSE(bank_->EvaluateAndAllocate(model.owner).ok());
     stop = true;
   };
-  EXPECT_TRUE(absl::IsCancelled(bank_->Wake(model.owner, options)));
+  EXPECT_TRUE(absl::IsCancelled(bank_->EvaluateAndAllocate(model.owner, options)));
   EXPECT_EQ(Live(), 0u);
-  ASSERT_TRUE(bank_->Wake(model.owner).ok());
+  ASSERT_TRUE(bank_->EvaluateAndAllocate(model.owner).ok());
   ExpectContents(model, weights);
 }
 
@@ -203,11 +203,12 @@ TEST_F(BankSleepTest, AnOwnerReleasedDuringAWakeDoesNotKeepTheOthersHalfAwake) {
   const Model first = Load("first", a);
   Model second = Load("second", b);
   ASSERT_TRUE(bank_->Sleep({&first.owner, &second.owner}).ok());
-  EvaluateAllOptions options;
+  LoadOptions options;
   options.progress = [&](const LoadProgress&) { second.owner.Release(); };
-  EXPECT_TRUE(absl::IsCancelled(bank_->Wake({&first.owner, &second.owner}, options)));
+  EXPECT_TRUE(
+      absl::IsCancelled(bank_->EvaluateAndAllocate({&first.owner, &second.owner}, options)));
   EXPECT_EQ(Live(), 0u) << "the one that is left sleeps again";
-  ASSERT_TRUE(bank_->Wake(first.owner).ok());
+  ASSERT_TRUE(bank_->EvaluateAndAllocate(first.owner).ok());
   ExpectContents(first, a);
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -256,7 +257,7 @@ TEST_F(BankTest, EvaluationFollowsTheOrderOfRegistration) {
   }
   std::vector<std::string> order;
   std::vector<uint64_t> done;
-  EvaluateAllOptions options;
+  LoadOptions options;
   options.progress = [&](const LoadProgress& progress) {
     order.emplace_back(progress.tensor);
     done.push_back(progress.bytes_done);
@@ -267,12 +268,69 @@ TEST_F(BankTest, EvaluationFollowsTheOrderOfRegistration) {
   EXPECT_THAT(done, ElementsAre(32, 64, 96, 128));
 }
 
+TEST_F(BankTest, ALoadReturnsTheLeasesOwnerAfterOwnerInOrderOfRegistrationEachTensorOnce) {
+  const auto source = ScriptedSource::Make("ordered", CountingFloats(4 * kElements));
+  const std::vector<LazyTensor> tensors = VectorsOver(source, kElements);
+  const Owner prefill = bank_->AddOwner("prefill"), kvcache = bank_->AddOwner("kvcache");
+  const auto add = [&](const Owner& owner, std::vector<int> numbers) {
+    for (const int i : numbers) ASSERT_TRUE(bank_->Register(owner, tensors[i], "t").ok());
+  };
+  add(prefill, {2, 0, 2});
+  add(kvcache, {3, 0, 1});
+  const std::vector<Lease> leases = bank_->Load({&kvcache, &prefill}).value();
+  std::vector<Uid> uids;
+  for (const Lease& lease : leases) uids.push_back(lease.uid());
+  EXPECT_THAT(uids,
+              ElementsAre(tensors[3].uid(), tensors[0].uid(), tensors[1].uid(), tensors[2].uid()));
+}
+
+TEST_F(BankTest, WhatALoadReturnsIsLeasedWithoutAGap) {
+  const TestWeights weights(2);
+  const Owner owner = bank_->AddOwner("prefill", {.resolver = weights.Resolver()});
+  const std::vector<Uid> uids = RegisterAll(owner, weights.Submodel());
+  LoadOptions options;
+  // Somebody wants room at every moment of the load.
+  options.progress = [&](const LoadProgress&) { EXPECT_FALSE(bank_->Evict(1)); };
+  const std::vector<Lease> leases = bank_->Load(owner, options).value();
+  EXPECT_FALSE(bank_->Evict(1));
+  EXPECT_EQ(bank_->Totals().evictions, 0u);
+  for (size_t i = 0; i < leases.size(); ++i) {
+    EXPECT_EQ(HostBytesAt(leases[i].address(), leases[i].type().bytes()), weights.Expected(i));
+  }
+}
+
+TEST_F(BankTest, OneWeightIsLoadedByItselfAndGoesWithItsLastLease) {
+  const TestWeights weights(1);
+  std::optional<Lease> lease = bank_->Load("demo", weights.Submodel()[0]).value();
+  EXPECT_EQ(HostBytesAt(lease->address(), lease->type().bytes()), weights.Expected(0));
+  EXPECT_EQ(lease->uid(), weights.Submodel()[0].uid());
+  EXPECT_THAT(bank_->Snapshot().owners, ElementsAre("demo"));
+  Lease copy = *lease;
+  lease.reset();
+  EXPECT_EQ(bank_->Totals().unique_tensors, 1u);
+  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
+  copy = Lease();
+  EXPECT_EQ(bank_->Totals().unique_tensors, 0u);
+  EXPECT_TRUE(bank_->Snapshot().owners.empty());
+  EXPECT_EQ(memory_->Usage().live_allocations, 0u);
+}
+
+TEST_F(BankTest, OneWeightThatCannotBeLoadedLeavesNoOwner) {
+  const auto source = ScriptedSource::Make("weights", CountingFloats(kElements));
+  source->FailRead(1);
+  const absl::Status status = bank_->Load("demo", VectorsOver(source, kElements)[0]).status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("tensor 'demo'"));
+  EXPECT_TRUE(bank_->Snapshot().owners.empty());
+  EXPECT_EQ(bank_->Totals().unique_tensors, 0u);
+}
+
 TEST_F(BankTest, ACancelledLoadCanGoOnLater) {
   const TestWeights weights(3);
   const Owner owner = bank_->AddOwner("prefill");
   const std::vector<Uid> uids = RegisterAll(owner, weights.Submodel());
   int finished = 0;
-  EvaluateAllOptions options;
+  LoadOptions options;
   options.progress = [&](const LoadProgress&) { ++finished; };
   options.cancelled = [&] { return finished == 2; };
   EXPECT_TRUE(absl::IsCancelled(bank_->EvaluateAndAllocate(owner, options)));

@@ -181,7 +181,7 @@ TEST_F(BankThreadsTest, WhoWaitsTakesOverWhenTheEvaluationIsOnlyCancelled) {
   const Owner prefill = bank_->AddOwner("prefill");
   const Uid uid = bank_->Register(prefill, VectorsOver(source, kElements)[0], "wq").value().uid;
   std::atomic<bool> stop{false};
-  EvaluateAllOptions options;
+  LoadOptions options;
   options.cancelled = [&] { return stop.load(); };
   absl::Status first;
   std::thread evaluates([&] { first = bank_->EvaluateAndAllocate(prefill, options); });
@@ -246,7 +246,7 @@ TEST_F(BankThreadsTest, WhoWaitsForAnothersEvaluationCanBeCancelled) {
   std::thread evaluates([&] { first = bank_->EvaluateAndAllocate(prefill); });
   gate.AwaitArrival();
   std::atomic<bool> stop{false};
-  EvaluateAllOptions options;
+  LoadOptions options;
   options.cancelled = [&] { return stop.load(); };
   std::thread waits([&] { second = bank_->EvaluateAndAllocate(kvcache, options); });
   AwaitWaits(1);
@@ -407,7 +407,7 @@ TEST_F(BankThreadsTest, EveryOperationMayRunBesideEveryOtherWhileTensorsComeAndG
             case 1:
               ASSERT_TRUE(
                   fits_or_full(bank->Sleep(owner, {.keep_host_copy = random() % 4 == 0}).status()));
-              ASSERT_TRUE(fits_or_full(bank->Wake(owner)));
+              ASSERT_TRUE(fits_or_full(bank->EvaluateAndAllocate(owner)));
               break;
             case 2:
               bank->Trim();

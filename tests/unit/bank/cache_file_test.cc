@@ -73,7 +73,7 @@ TEST_F(CacheFileTest, WakingTakesTheCacheAndNotTheSource) {
   ASSERT_TRUE(cache->Save().ok());
   ASSERT_TRUE(bank->Sleep(owner).ok());
   EXPECT_EQ(bank->Totals().device_bytes, 0u);
-  ASSERT_TRUE(bank->Wake(owner).ok());
+  ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
   EXPECT_EQ(bank->Totals().transformations, kTransformed) << "those of the load";
   EXPECT_EQ(bank->Totals().cache_hits, kTransformed);
   std::vector<std::byte> bytes(weights_.Expected(0).size());
@@ -111,7 +111,7 @@ TEST_F(CacheFileTest, WhatComesBackInTheSameRunIsNeitherTransformedNorAddedAgain
   for (int round = 0; round < 5; ++round) {
     ASSERT_TRUE(bank->Sleep(owner).ok());
     ASSERT_EQ(bank->Totals().device_bytes, 0u);
-    ASSERT_TRUE(bank->Wake(owner).ok());
+    ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
   }
   EXPECT_EQ(bank->Totals().transformations, kTransformed);
   EXPECT_EQ(bank->Totals().cache_hits, 5 * kTransformed);
@@ -187,7 +187,7 @@ TEST_F(CacheFileTest, WhatIsDamagedBeforeTheSaveIsTransformedAndAddedAgain) {
   draft.put('x');
   draft.close();
   ASSERT_TRUE(bank->Sleep(owner).ok());
-  ASSERT_TRUE(bank->Wake(owner).ok());
+  ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
   EXPECT_EQ(bank->Totals().transformations, kTransformed + 1);
   EXPECT_THAT(cache->Report().problems, ElementsAre(HasSubstr("not what was written")));
   ASSERT_TRUE(cache->Save().ok());
