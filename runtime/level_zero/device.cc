@@ -1,9 +1,11 @@
 #include "npubank/runtime/level_zero/device.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/runtime/level_zero/result.h"
 
@@ -16,8 +18,37 @@ struct Found {
   ze_device_properties_t properties = {};
 };
 
+template <typename Extension>
+const Extension* FindExtension(ze_driver_handle_t driver, const char* name) {
+  void* table = nullptr;
+  if (zeDriverGetExtensionFunctionAddress(driver, name, &table) != ZE_RESULT_SUCCESS)
+    return nullptr;
+  return static_cast<const Extension*>(table);
+}
+
+const SoftwareNpuExtension* Software(ze_driver_handle_t driver) {
+  return FindExtension<SoftwareNpuExtension>(driver, kSoftwareNpuExtensionName);
+}
+
+// A user's list of drivers may have both kinds.
+bool Fits(DeviceChoice choice, ze_driver_handle_t driver) {
+  if (choice == DeviceChoice::kAuto) return true;
+  return (choice == DeviceChoice::kSoftware) == (Software(driver) != nullptr);
+}
+
+absl::Status NoNpu(DeviceChoice choice) {
+  const char* kind = choice == DeviceChoice::kSoftware   ? "software "
+                     : choice == DeviceChoice::kHardware ? "hardware "
+                                                         : "";
+  const char* listed = std::getenv("ZE_ENABLE_ALT_DRIVERS");
+  return absl::NotFoundError(absl::StrCat("no ", kind, "NPU among the devices of '",
+                                          listed == nullptr ? "the system's drivers" : listed,
+                                          "': choose another device, or another "
+                                          "ZE_ENABLE_ALT_DRIVERS"));
+}
+
 // The order of drivers is not fixed and a GPU's may come first: walk them all and look at the type.
-absl::StatusOr<Found> FindNpu() {
+absl::StatusOr<Found> FindNpu(DeviceChoice choice) {
   uint32_t driver_count = 0;
   NPUBANK_RETURN_IF_ERROR(ZeStatus(zeDriverGet(&driver_count, nullptr), "zeDriverGet"));
   std::vector<ze_driver_handle_t> drivers(driver_count);
@@ -31,27 +62,18 @@ absl::StatusOr<Found> FindNpu() {
       Found found{driver, device, {}};
       found.properties.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES;
       if (zeDeviceGetProperties(device, &found.properties) == ZE_RESULT_SUCCESS &&
-          found.properties.type == ZE_DEVICE_TYPE_VPU)
+          found.properties.type == ZE_DEVICE_TYPE_VPU && Fits(choice, driver))
         return found;
     }
   }
-  return absl::NotFoundError(
-      "no NPU among the Level Zero devices: install the NPU driver or use the software device");
-}
-
-template <typename Extension>
-const Extension* FindExtension(ze_driver_handle_t driver, const char* name) {
-  void* table = nullptr;
-  if (zeDriverGetExtensionFunctionAddress(driver, name, &table) != ZE_RESULT_SUCCESS)
-    return nullptr;
-  return static_cast<const Extension*>(table);
+  return NoNpu(choice);
 }
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Device>> Device::Open(DeviceChoice choice) {
   NPUBANK_RETURN_IF_ERROR(InitLoader(choice));
-  NPUBANK_ASSIGN_OR_RETURN(Found found, FindNpu());
+  NPUBANK_ASSIGN_OR_RETURN(Found found, FindNpu(choice));
   std::shared_ptr<Device> device(new Device);
   device->driver_ = found.driver;
   device->device_ = found.device;
@@ -62,7 +84,7 @@ absl::StatusOr<std::shared_ptr<Device>> Device::Open(DeviceChoice choice) {
   NPUBANK_RETURN_IF_ERROR(ZeStatus(zeContextCreate(found.driver, &desc, device->context_.Receive()),
                                    "zeContextCreate"));
   device->graphs_ = FindExtension<GraphExtension>(found.driver, kGraphExtensionName);
-  device->software_ = FindExtension<SoftwareNpuExtension>(found.driver, kSoftwareNpuExtensionName);
+  device->software_ = Software(found.driver);
   return device;
 }
 

@@ -5,7 +5,8 @@
 //
 // Ownership: shared; everything made from it keeps it alive, so the context goes last.
 // Threads: any. A context runs a driver thread: do not fork() while a Device lives.
-// Errors: those of InitLoader; NotFound when no driver has a device of type NPU.
+// Errors: those of InitLoader; NotFound when no driver has a device of type NPU, or none of
+// the kind that was chosen.
 #ifndef NPUBANK_RUNTIME_LEVEL_ZERO_DEVICE_H_
 #define NPUBANK_RUNTIME_LEVEL_ZERO_DEVICE_H_
 

@@ -2,9 +2,11 @@
 
 #include <dlfcn.h>
 #include <level_zero/ze_api.h>
+#include <level_zero/ze_ddi.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -49,43 +51,61 @@ absl::StatusOr<std::string> FindSoftwareNpu() {
                                           ": build target ze_software_npu, or set ", kAltDrivers));
 }
 
+struct Unload {
+  void operator()(void* library) const { dlclose(library); }
+};
+using Library = std::unique_ptr<void, Unload>;
+
+// What the driver itself says: the loader's zeInit, once it has failed, fails for good, and with it
+// every other choice.
+absl::Status AskDriver(const Library& library, absl::string_view name) {
+  const auto get_table = reinterpret_cast<decltype(&zeGetGlobalProcAddrTable)>(
+      dlsym(library.get(), "zeGetGlobalProcAddrTable"));
+  ze_global_dditable_t table = {};
+  if (get_table == nullptr || get_table(ZE_API_VERSION_1_0, &table) != ZE_RESULT_SUCCESS ||
+      table.pfnInit == nullptr)
+    return absl::UnavailableError(absl::StrCat("'", name, "' is not a Level Zero driver"));
+  const ze_result_t result = table.pfnInit(ZE_INIT_FLAG_VPU_ONLY);
+  if (result == ZE_RESULT_SUCCESS) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(
+      "the NPU driver '", name, "' cannot be initialised: zeInit returned ", ZeResultName(result),
+      "; check that the kernel has the NPU, or use the software device"));
+}
+
 // Debian 12's loader knows only the NPU driver's older name, so the one that is installed is named
 // to it.
-std::string InstalledHardwareDriver() {
+absl::StatusOr<std::string> FindHardwareDriver() {
   for (const char* name : {"libze_intel_npu.so.1", "libze_intel_vpu.so.1"}) {
-    if (void* library = dlopen(name, RTLD_LAZY | RTLD_LOCAL)) {
-      dlclose(library);
-      return name;
-    }
+    const Library library(dlopen(name, RTLD_LAZY | RTLD_LOCAL));
+    if (library == nullptr) continue;
+    NPUBANK_RETURN_IF_ERROR(AskDriver(library, name));
+    return name;
   }
-  return {};
+  return absl::NotFoundError(
+      "no NPU driver is installed ('libze_intel_npu.so.1'): install it or use the software device");
 }
 
 absl::Status ChooseDriver(DeviceChoice choice) {
-  if (std::getenv(kAltDrivers)) return absl::OkStatus();
-  std::string driver;
-  if (choice == DeviceChoice::kHardware) {
-    driver = InstalledHardwareDriver();
-  } else {
-    NPUBANK_ASSIGN_OR_RETURN(driver, FindSoftwareNpu());
-  }
-  if (!driver.empty()) setenv(kAltDrivers, driver.c_str(), /*overwrite=*/0);
+  const absl::StatusOr<std::string> driver =
+      choice == DeviceChoice::kHardware ? FindHardwareDriver() : FindSoftwareNpu();
+  NPUBANK_RETURN_IF_ERROR(driver.status());
+  setenv(kAltDrivers, driver->c_str(), /*overwrite=*/0);
   return absl::OkStatus();
 }
 
-absl::Status Initialize(DeviceChoice choice) {
+absl::Status Initialize() {
   // GPU_ONLY would poison the process for an NPU, so say what is wanted.
   const ze_result_t result = zeInit(ZE_INIT_FLAG_VPU_ONLY);
   if (result == ZE_RESULT_SUCCESS) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(
-      "no NPU driver could be initialised: zeInit returned ", ZeResultName(result),
-      choice == DeviceChoice::kHardware ? "; install the NPU driver or use the software device"
-                                        : absl::StrCat("; check ", kAltDrivers)));
+  return absl::UnavailableError(absl::StrCat("no NPU driver could be initialised: zeInit returned ",
+                                             ZeResultName(result), "; check ", kAltDrivers, " ('",
+                                             std::getenv(kAltDrivers), "')"));
 }
 
 struct Process {
   Mutex mutex;
   std::optional<DeviceChoice> choice ABSL_GUARDED_BY(mutex);
+  bool listed_by_user ABSL_GUARDED_BY(mutex) = false;
   absl::Status status ABSL_GUARDED_BY(mutex);
 };
 
@@ -108,7 +128,7 @@ absl::Status InitLoader(DeviceChoice choice) {
   // zeInit must happen once, before anything else: the one call that is made under a lock.
   MutexLock lock(process.mutex);
   if (process.choice) {
-    if (choice != DeviceChoice::kAuto && choice != *process.choice)
+    if (!process.listed_by_user && choice != DeviceChoice::kAuto && choice != *process.choice)
       return absl::FailedPreconditionError(
           "this process has opened another kind of device: the Level Zero loader can only be "
           "initialised once");
@@ -116,10 +136,11 @@ absl::Status InitLoader(DeviceChoice choice) {
   }
   if (choice == DeviceChoice::kAuto)
     choice = AcceleratorNodePresent() ? DeviceChoice::kHardware : DeviceChoice::kSoftware;
-  // Nothing has been initialised yet: what is missing can be put right.
-  NPUBANK_RETURN_IF_ERROR(ChooseDriver(choice));
+  process.listed_by_user = std::getenv(kAltDrivers) != nullptr;
+  // Nothing has been initialised yet: what is missing can be put right, or another choice made.
+  if (!process.listed_by_user) NPUBANK_RETURN_IF_ERROR(ChooseDriver(choice));
   process.choice = choice;
-  process.status = Initialize(choice);
+  process.status = Initialize();
   return process.status;
 }
 

@@ -337,6 +337,18 @@ TEST_F(ProgramsTest, BadFlagsAreOneLine) {
   ExpectOneClearLine(RunProgram({kBankRun}), "--model");
 }
 
+TEST_F(ProgramsTest, TheDeviceThatIsFoundMustBeTheOneThatWasAskedFor) {
+  setenv("ZE_ENABLE_ALT_DRIVERS", NPUBANK_BIN "/libze_software_npu.so", 1);
+  ExpectOneClearLine(
+      RunProgram({kBankRun, "--model", model_.folder(), "--device", "hardware", "--tokens", "1"}),
+      "no hardware NPU");
+  for (const char* device : {"software", "auto"})
+    EXPECT_EQ(RunProgram({kBankRun, "--model", model_.folder(), "--device", device, "--load-only"})
+                  .exit_status,
+              0);
+  unsetenv("ZE_ENABLE_ALT_DRIVERS");
+}
+
 TEST_F(ProgramsTest, ACorruptSnapshotIsOneLine) {
   const std::string file = model_.file("run.bank");
   ASSERT_EQ(RunProgram(BankRun({"--tokens", "1", "--snapshot", file})).exit_status, 0);

@@ -1,6 +1,7 @@
 // Choosing a driver, in a process of its own: Level Zero is initialised once.
 #include "npubank/runtime/level_zero/loader.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -11,6 +12,12 @@ namespace {
 
 TEST(InitLoader, AChoiceWhoseDriverIsNotThereBindsNobodyAndTheOneThatIsTakenBindsAll) {
   unsetenv("ZE_ENABLE_ALT_DRIVERS");
+  // It goes by the name of the hardware's driver, which is found from then on.
+  ASSERT_NE(dlopen(BROKEN_DRIVER, RTLD_NOW), nullptr) << dlerror();
+  const absl::Status broken = InitLoader(DeviceChoice::kHardware);
+  EXPECT_TRUE(absl::IsUnavailable(broken)) << broken;
+  EXPECT_NE(broken.message().find("libze_intel_npu.so.1"), absl::string_view::npos) << broken;
+
   const std::filesystem::path program = std::filesystem::canonical("/proc/self/exe");
   const std::filesystem::path driver = program.parent_path() / "libze_software_npu.so";
   std::filesystem::remove(driver);
