@@ -78,6 +78,8 @@ bool Groups::FuseInto(int add, int addend, int summand, std::vector<FusedAdd>* f
   const Group& own = groups_[group_of_[made]];
   if (own.external || own.bytes != graph_.values[sum].bytes) return false;
   if (group_of_[made] == to || accumulates_[producer]) return false;
+  // A view may begin anywhere; what an operation writes begins where every place does.
+  if (offset_of_[addend] % graph_.alignment != 0) return false;
   if (!DeadBefore(groups_[to], producer, add)) return false;
   vanished_[add] = true;
   accumulates_[producer] = true;
@@ -101,6 +103,19 @@ std::vector<FusedAdd> Groups::FuseAdds() {
   return fused;
 }
 
+// Whether the operation, while it writes over `input`, would read bytes of it half overwritten:
+// through another part or shape of them, or as an input that it may not write over.
+bool Groups::ReadsAtAnotherPace(int op, int input) const {
+  const PlanOp& about = graph_.ops[op];
+  for (int position = 0; position < static_cast<int>(about.inputs.size()); ++position) {
+    const int other = about.inputs[position];
+    if (group_of_[other] != group_of_[input]) continue;
+    const auto may = std::find(about.in_place.begin(), about.in_place.end(), position);
+    if (other != input || may == about.in_place.end()) return true;
+  }
+  return false;
+}
+
 bool Groups::WriteOver(int op, int position) {
   const int input = graph_.ops[op].inputs[position];
   const int output = graph_.ops[op].outputs[0];
@@ -113,10 +128,7 @@ bool Groups::WriteOver(int op, int position) {
       graph_.values[input].bytes != graph_.values[output].bytes) {
     return false;
   }
-  // Another part or shape of the same bytes, read at another pace, would see them half overwritten.
-  for (int other : graph_.ops[op].inputs) {
-    if (other != input && group_of_[other] == to) return false;
-  }
+  if (ReadsAtAnotherPace(op, input)) return false;
   if (!DeadBefore(groups_[to], op, op)) return false;
   Merge(to, from, 0);
   return true;

@@ -47,6 +47,7 @@ class Groups {
   int BehindViews(int value) const;
   bool ReadOnce(int value) const;
   bool FuseInto(int add, int addend, int summand, std::vector<FusedAdd>* fused);
+  bool ReadsAtAnotherPace(int op, int input) const;
   bool WriteOver(int op, int position);
   // Moves `from`'s values into group `to`, `shift` bytes behind where they were in their own.
   void Merge(int to, int from, int64_t shift);

@@ -47,7 +47,7 @@ PlanGraph RandomGraph(Dice* dice, int ops) {
     op.inputs = {first};
     int64_t bytes = graph.values[first].bytes;
     bool external = dice->OneIn(12);
-    switch (dice->To(5)) {
+    switch (dice->To(7)) {
       case 0:
         op.kind = "elementwise";
         op.in_place = {0};
@@ -71,6 +71,16 @@ PlanGraph RandomGraph(Dice* dice, int ops) {
           bytes = 64;
         }
         break;
+      case 3:  // over its first input, of which the second may be another part or shape
+        op.kind = "gate";
+        op.in_place = {0};
+        op.inputs.push_back(any());
+        break;
+      case 4:
+        op.kind = "elementwise";
+        op.can_accumulate = true;
+        op.in_place = {0};
+        break;
       default:
         op.kind = "product";
         op.can_accumulate = true;
@@ -93,7 +103,7 @@ uint8_t Compute(const PlanOp& op, const std::vector<const uint8_t*>& inputs,
   if (op.is_add) return Sum(inputs[0][i], inputs[1][i]);
   unsigned result = 17 + static_cast<unsigned>(op.name.back());
   for (size_t k = 0; k < inputs.size(); ++k) {
-    if (op.kind == "elementwise") {
+    if (op.kind == "elementwise" || (op.kind == "gate" && k == 0)) {
       result = result * 31 + inputs[k][i];
       continue;
     }
@@ -172,6 +182,15 @@ std::vector<int> RandomTopologicalOrder(const PlanGraph& graph, Dice* dice) {
   return order;
 }
 
+// Views may begin anywhere; every other place is aligned.
+void ExpectAligned(const PlanGraph& graph, const GraphPlan& plan) {
+  for (const PlanOp& op : graph.ops) {
+    const std::optional<int64_t> place = plan.PlaceOf(op.outputs[0]);
+    if (op.is_view || !place.has_value()) continue;
+    ASSERT_EQ(*place % graph.alignment, 0) << graph.values[op.outputs[0]].name;
+  }
+}
+
 // Runs in the planned arena, and compares every value with `expected` when it is made and when it
 // is read.
 void RunPlanned(const PlanGraph& graph, const GraphPlan& plan, const std::vector<int>& order,
@@ -233,6 +252,7 @@ TEST_P(Execution, WithReuseGivesTheBytesOfARunWithout) {
     const auto plan = PlanGraphMemory(graph, options, {.step_limit = 5000});
     ASSERT_TRUE(plan.ok()) << plan.status();
     ASSERT_LE(plan->plan.bytes, plan->lifetimes.sum_of_values);
+    ExpectAligned(graph, *plan);
     fused += plan->lifetimes.fused_adds.size();
     in_place += plan->lifetimes.in_place.size();
     std::vector<int> order(graph.ops.size());

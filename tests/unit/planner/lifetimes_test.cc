@@ -128,6 +128,42 @@ TEST(InPlace, LeavesAnInputWhoseViewIsReadLater) {
   EXPECT_NE(l.buffer_of[x], l.buffer_of[y]);
 }
 
+// An operation that reads the same bytes once more, at another pace, would see them half
+// overwritten.
+TEST(InPlace, LeavesBytesThatTheOperationReadsThroughAView) {
+  Little g;
+  const int x = g.Product("x", {g.In("in")});
+  const int view = g.View("view", x);
+  const int y = g.Elementwise("y", {x, view});
+  const Lifetimes l = g.Find();
+  EXPECT_NE(l.buffer_of[x], l.buffer_of[y]);
+  EXPECT_THAT(l.in_place, IsEmpty());
+}
+
+TEST(InPlace, LeavesAnInputThatTheOperationAlsoReadsWhereItMayNotWrite) {
+  Little g;
+  const int x = g.Product("x", {g.In("in")});
+  const int y = g.Elementwise("y", {x, x});
+  EXPECT_EQ(g.Find().buffer_of[x], g.Find().buffer_of[y]) << "element by element, both";
+  g.graph.ops.back().in_place = {0};
+  EXPECT_NE(g.Find().buffer_of[x], g.Find().buffer_of[y]);
+}
+
+// It adds to what lies in the addend's place: its own input must not be there.
+TEST(InPlace, LeavesAnOperationThatAccumulates) {
+  Little g;
+  const int addend = g.Product("addend", {g.In("in")});
+  const int x = g.Product("x", {g.In("in2")});
+  const int y = g.Elementwise("y", {x});
+  g.graph.ops.back().can_accumulate = true;
+  const int sum = g.Add("sum", addend, y);
+  const Lifetimes l = g.Find();
+  EXPECT_EQ(l.fused_adds.size(), 1u);
+  EXPECT_EQ(l.buffer_of[sum], l.buffer_of[addend]);
+  EXPECT_NE(l.buffer_of[x], l.buffer_of[y]);
+  EXPECT_THAT(l.in_place, IsEmpty());
+}
+
 TEST(InPlace, LeavesAResult) {
   Little g;
   const int x = g.Product("x", {g.In("in")});
@@ -230,6 +266,21 @@ TEST(FusedAdd, LeavesExternalMemoryAlone) {
   Residual s;
   s.g.graph.values[s.sum].external = true;
   EXPECT_THAT(s.g.Find().fused_adds, IsEmpty());
+}
+
+// A view may begin between places; nothing that is written does.
+TEST(FusedAdd, IsOptedOutOfWhenTheAddendBeginsBetweenPlaces) {
+  for (int64_t begin : {32, 64}) {
+    Little g;
+    const int whole = g.Product("whole", {g.In("in")});
+    g.graph.values[whole].bytes = 128;
+    const int slice = g.View("slice", whole);
+    g.graph.ops.back().view_offset = begin;
+    const int sum = g.Add("sum", slice, g.Product("made", {g.In("in2")}));
+    const Lifetimes l = g.Find();
+    EXPECT_EQ(l.fused_adds.size(), begin == 64 ? 1u : 0u);
+    EXPECT_EQ(l.offset_in_buffer[sum] % g.graph.alignment, 0);
+  }
 }
 
 TEST(FusedAdd, ChainsAccumulateIntoOneBuffer) {

@@ -137,6 +137,8 @@ TEST(Planner, EndsWithItsStepsOrItsTime) {
   const auto few = PlanMemory(problem, {.step_limit = 100});
   ASSERT_TRUE(few.ok()) << few.status();
   EXPECT_LE(few->steps, 101);
+  EXPECT_GT(few->bytes, few->lower_bound) << "not hard";
+  EXPECT_FALSE(few->proven) << "nothing says that there is no smaller plan";
   const auto none = PlanMemory(problem, {.time_limit = absl::ZeroDuration()});
   ASSERT_TRUE(none.ok()) << none.status();
   EXPECT_TRUE(none->timed_out);
