@@ -53,7 +53,8 @@ class BodyBuilder {
       NPUBANK_RETURN_IF_ERROR(FindSharing(writable));
       std::vector<uint32_t> over;
       for (uint32_t input : writable) {
-        if (over.empty() && OutputInBufferOf(input).has_value()) over.push_back(input);
+        const std::optional<size_t> output = OutputInBufferOf(input);
+        if (over.empty() && output.has_value() && !LeavesSubmodel(*output)) over.push_back(input);
       }
       if (over.size() == writable.size()) break;
       writable = std::move(over);
@@ -79,21 +80,54 @@ class BodyBuilder {
       const bool dies = std::all_of(calls_.begin(), calls_.end(), [&](const PartitionCall* call) {
         const uint32_t value = call->inputs[i];
         if (graph_.value(value).kind != ValueKind::kComputed) return false;
-        const auto& kept = graph_.outputs();
-        if (std::find(kept.begin(), kept.end(), value) != kept.end()) return false;
-        return LastCall(value) == call;
+        return !IsSubmodelOutput(value) && IsLastReader(*call, value);
       });
       if (dies) dying.push_back(first().inputs[i]);
     }
     return dying;
   }
 
-  const PartitionCall* LastCall(uint32_t value) const {
-    const auto uses = [value](const PartitionCall& call) {
-      return std::find(call.inputs.begin(), call.inputs.end(), value) != call.inputs.end();
-    };
-    const auto last = std::find_if(partition_.calls.rbegin(), partition_.calls.rend(), uses);
-    return last == partition_.calls.rend() ? nullptr : &*last;
+  bool IsSubmodelOutput(uint32_t value) const {
+    const std::vector<uint32_t>& outputs = graph_.outputs();
+    return std::find(outputs.begin(), outputs.end(), value) != outputs.end();
+  }
+
+  // An output that any call hands to the caller of the submodel lies in memory that the caller
+  // gives: never on an input.
+  bool LeavesSubmodel(size_t output) const {
+    return std::any_of(calls_.begin(), calls_.end(), [&](const PartitionCall* call) {
+      return IsSubmodelOutput(call->outputs[output]);
+    });
+  }
+
+  // Every other call that reads `value` has run when `call` does.
+  bool IsLastReader(const PartitionCall& call, uint32_t value) const {
+    const std::vector<bool> before = CallsBefore(call);
+    for (size_t c = 0; c < before.size(); ++c) {
+      const PartitionCall& other = partition_.calls[c];
+      const bool reads =
+          std::find(other.inputs.begin(), other.inputs.end(), value) != other.inputs.end();
+      if (reads && &other != &call && !before[c]) return false;
+    }
+    return true;
+  }
+
+  // By number: in order, all before it; else those whose results it needs, and theirs.
+  std::vector<bool> CallsBefore(const PartitionCall& call) const {
+    const auto number = static_cast<size_t>(&call - partition_.calls.data());
+    std::vector<bool> before(partition_.calls.size(), false);
+    if (options_.schedule == Schedule::kSerial) {
+      std::fill_n(before.begin(), number, true);
+      return before;
+    }
+    std::set<uint32_t> needed(call.inputs.begin(), call.inputs.end());
+    for (size_t c = number; c-- > 0;) {
+      const PartitionCall& earlier = partition_.calls[c];
+      before[c] = std::any_of(earlier.outputs.begin(), earlier.outputs.end(),
+                              [&](uint32_t output) { return needed.count(output) > 0; });
+      if (before[c]) needed.insert(earlier.inputs.begin(), earlier.inputs.end());
+    }
+    return before;
   }
 
   absl::Status FindSharing(const std::vector<uint32_t>& writable) {

@@ -202,7 +202,14 @@ void* ReferenceRun::Resolve(const Binding& binding, const TensorType& type) {
   }
   const SubmodelValue& value = blob_.values[binding.index];
   if (value.placement == Placement::kArena) return arena_.data() + value.offset;
-  if (value.placement == Placement::kInput) return inputs_[value.name].data();
+  if (value.placement == Placement::kInput && type.element() == ElementType::kI32) {
+    return inputs_[value.name].data();
+  }
+  if (value.placement == Placement::kInput) {
+    std::vector<float>& input = weights_[value.name];
+    if (input.empty()) input = MakeUp(value.name, type.num_elements());
+    return input.data();
+  }
   return values_[value.name].data();
 }
 
@@ -229,6 +236,41 @@ std::vector<float> ReferenceRun::Run(const std::vector<int32_t>& tokens, int32_t
     }
   }
   return values_["logits"];
+}
+
+std::map<std::string, std::vector<float>> RunApart(const Graph& graph,
+                                                   const std::vector<int32_t>& tokens) {
+  Function function;  // of which Execute looks at types alone
+  std::vector<std::vector<float>> memory;
+  std::vector<int32_t> ids = tokens;
+  std::vector<int32_t> span = {0, static_cast<int32_t>(tokens.size())};
+  for (const GraphValue& value : graph.values()) {
+    function.values.push_back({value.name, value.type, Storage::kScratch, 0});
+    const bool given = value.kind == ValueKind::kInput || value.kind == ValueKind::kWeight;
+    memory.push_back(given ? MakeUp(value.name, value.type.num_elements())
+                           : std::vector<float>(static_cast<size_t>(value.type.num_elements()),
+                                                std::numeric_limits<float>::quiet_NaN()));
+  }
+  for (const GraphOp& op : graph.ops()) {
+    Step step{function, op, {}, memory[graph.Root(op.output)].data()};
+    for (uint32_t input : op.inputs) {
+      const GraphValue& value = graph.value(input);
+      const bool integers = value.type.element() == ElementType::kI32;
+      step.in.push_back(!integers ? static_cast<void*>(memory[graph.Root(input)].data())
+                        : value.name == "span" ? span.data()
+                                               : ids.data());
+    }
+    const bool adds_heads = op.kind == OpKind::kAttentionMix && op.inputs.size() > 3;
+    if (adds_heads) memory[op.output] = memory[op.inputs[3]];
+    if (adds_heads) step.out = memory[op.output].data();
+    Execute(step);
+  }
+  std::map<std::string, std::vector<float>> results;
+  for (uint32_t output : graph.outputs()) results[graph.value(output).name] = memory[output];
+  for (uint32_t v = 0; v < graph.values().size(); ++v) {
+    if (graph.value(v).kind == ValueKind::kState) results[graph.value(v).name] = memory[v];
+  }
+  return results;
 }
 
 void Shuffle(Function& function, std::mt19937& random) {

@@ -3,7 +3,7 @@
 //   ReferenceRun run(blob);
 //   std::vector<float> logits = run.Run({3, 1, 4}, 0);   // three tokens from position 0
 //
-// Weights are F32 and made up from their names, so two blobs of one model have the same. Memory
+// Weights, and inputs of floats, are F32 and made up from their names, so two blobs of one model have the same. Memory
 // that nothing has written is not a number: reading it shows in the logits. For tests of plans and
 // of the graph; the software NPU has kernels of its own.
 #ifndef NPUBANK_TESTS_UNIT_COMPILER_REFERENCE_RUN_H_
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "npubank/compiler_stub/blob/submodel_blob.h"
+#include "npubank/compiler_stub/frontend/graph.h"
 
 namespace npubank {
 
@@ -24,8 +25,12 @@ class ReferenceRun {
  public:
   explicit ReferenceRun(SubmodelBlob blob);
 
-  // Tokens at `position` and after; no more than a chunk of them.
+  // Tokens at `position` and after; no more than a chunk of them. Returns "logits", where there is
+  // such an output.
   std::vector<float> Run(const std::vector<int32_t>& tokens, int32_t position);
+
+  // An output after the last run, or a state.
+  const std::vector<float>& value(const std::string& name) const { return values_.at(name); }
 
  private:
   void* Resolve(const Binding& binding, const TensorType& type);
@@ -34,8 +39,13 @@ class ReferenceRun {
   std::vector<std::byte> arena_;
   std::map<std::string, std::vector<float>> values_;  // outputs and states
   std::map<std::string, std::vector<int32_t>> inputs_;
-  std::map<std::string, std::vector<float>> weights_;
+  std::map<std::string, std::vector<float>> weights_;  // and inputs of floats, made up like them
 };
+
+// The outputs and states of one run of `graph` by name, every value in memory of its own: what any
+// plan must come to.
+std::map<std::string, std::vector<float>> RunApart(const Graph& graph,
+                                                   const std::vector<int32_t>& tokens);
 
 // The operations of `function` in another order that their values allow.
 void Shuffle(Function& function, std::mt19937& random);
