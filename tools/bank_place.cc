@@ -15,7 +15,7 @@ absl::StatusOr<BankPlace> BankPlace::Open(level_zero::DeviceChoice choice, int w
   memory.strategy = strategy;
   memory.notice = [](absl::string_view) {};  // reports say it: memory->notices()
   NPUBANK_ASSIGN_OR_RETURN(place.memory, NpuMemory::Create(place.device, std::move(memory)));
-  options.workers = std::make_shared<Workers>(workers);
+  options.workers = std::make_shared<ThreadWorkers>(workers);
   place.bank = Bank::Create(place.memory, std::move(options));
   return place;
 }

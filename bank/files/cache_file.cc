@@ -9,8 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/content.h"
 #include "npubank/bank/files/cache_generated.h"
+#include "npubank/lazy_tensor/base/align.h"
 #include "npubank/lazy_tensor/base/atomic_file.h"
 #include "npubank/lazy_tensor/base/file_lock.h"
+#include "npubank/lazy_tensor/base/flatbuffer.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -21,9 +23,7 @@ constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 30;
 constexpr size_t kMaxProblems = 100;  // a full disk would fill the report
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 62;
 
-uint64_t PageAfter(uint64_t offset) {
-  return (offset + CacheFile::kAlignment - 1) / CacheFile::kAlignment * CacheFile::kAlignment;
-}
+uint64_t PageAfter(uint64_t offset) { return AlignUp(offset, CacheFile::kAlignment); }
 
 absl::string_view AsText(absl::Span<const std::byte> bytes) {
   return absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -121,16 +121,12 @@ absl::StatusOr<CacheEntries> ReadCacheIndex(const std::shared_ptr<Source>& file)
   }
   NPUBANK_ASSIGN_OR_RETURN(const std::string index, ReadText(*file, seal.offset, seal.size));
   NPUBANK_RETURN_IF_ERROR(CheckSeal(kCacheFile, head, index));
-  // A std::string of this size is aligned as malloc aligns, which is what the verifier asks for.
-  const auto* data = reinterpret_cast<const uint8_t*>(index.data());
-  flatbuffers::Verifier verifier(data, index.size());
-  if (index.size() < sizeof(uint64_t) || !wire::VerifyCacheIndexBuffer(verifier)) {
-    return Corrupt("its index refers beyond its end");
-  }
+  NPUBANK_ASSIGN_OR_RETURN(
+      const auto root, FlatbufferRoot<wire::CacheIndex>::Open(index, wire::CacheIndexIdentifier(),
+                                                              kCacheFile.words));
   CacheEntries entries;
-  const auto* tensors = wire::GetCacheIndex(data)->tensors();
-  if (tensors == nullptr) return entries;
-  for (flatbuffers::uoffset_t i = 0; i < tensors->size(); ++i) {
+  const auto* tensors = root->tensors();
+  for (uint32_t i = 0; i < SizeOf(tensors); ++i) {
     // Not where it lies: the verifier does not see to it that a vector's numbers are aligned.
     wire::CachedTensor tensor;
     std::memcpy(&tensor, tensors->Data() + i * sizeof(tensor), sizeof(tensor));

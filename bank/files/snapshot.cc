@@ -1,13 +1,14 @@
 #include "npubank/bank/files/snapshot.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/files/snapshot_generated.h"
 #include "npubank/lazy_tensor/base/atomic_file.h"
+#include "npubank/lazy_tensor/base/byte_budget.h"
+#include "npubank/lazy_tensor/base/flatbuffer.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -17,7 +18,6 @@ constexpr uint64_t kMaxFileBytes = uint64_t{1} << 28;
 // In a hostile file many tables may share one long text: what is decoded may be this many times
 // larger than the file. An honest one stays below ten.
 constexpr uint64_t kMaxExpansion = 64;
-constexpr int kMaxDepth = 8;
 
 // Owner names are written once and referred to by number.
 class NameTable {
@@ -43,19 +43,12 @@ class NameTable {
 // Copies texts out of a verified buffer, as long as there is room.
 class Decoder {
  public:
-  Decoder(const wire::BankState& state, uint64_t room) : names_(state.names()), room_(room) {}
-
-  absl::Status Take(uint64_t bytes) {
-    if (bytes > room_) {
-      return absl::InvalidArgumentError("corrupt: its parts repeat beyond what may be decoded");
-    }
-    room_ -= bytes;
-    return absl::OkStatus();
-  }
+  Decoder(const wire::BankState& state, uint64_t room)
+      : names_(state.names()), budget_(room, "a corrupt bank snapshot, whose parts repeat") {}
 
   absl::Status Text(const flatbuffers::String* from, std::string& to) {
     if (from == nullptr) return absl::OkStatus();
-    NPUBANK_RETURN_IF_ERROR(Take(from->size()));
+    NPUBANK_RETURN_IF_ERROR(budget_.Spend(from->size()));
     to.assign(from->data(), from->size());
     return absl::OkStatus();
   }
@@ -66,14 +59,14 @@ class Decoder {
       if (names_ == nullptr || number >= names_->size()) {
         return absl::InvalidArgumentError(absl::StrCat("corrupt: there is no name ", number));
       }
-      NPUBANK_RETURN_IF_ERROR(Take(sizeof(std::string)));
+      NPUBANK_RETURN_IF_ERROR(budget_.Spend(sizeof(std::string)));
       NPUBANK_RETURN_IF_ERROR(Text(names_->Get(number), to.emplace_back()));
     }
     return absl::OkStatus();
   }
 
   absl::Status Tensor(const wire::TensorState& from, TensorSnapshot& to) {
-    NPUBANK_RETURN_IF_ERROR(Take(sizeof(TensorSnapshot)));
+    NPUBANK_RETURN_IF_ERROR(budget_.Spend(sizeof(TensorSnapshot)));
     to.uid = Uid{from.uid()};
     to.digest = Digest{from.digest_high(), from.digest_low()};
     NPUBANK_RETURN_IF_ERROR(Text(from.name(), to.name));
@@ -94,7 +87,7 @@ class Decoder {
 
  private:
   const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>* names_;
-  uint64_t room_;
+  ByteBudget budget_;
 };
 
 flatbuffers::Offset<wire::TensorState> EncodeTensor(flatbuffers::FlatBufferBuilder& builder,
@@ -138,28 +131,19 @@ std::string EncodeSnapshot(const BankSnapshot& snapshot) {
 }
 
 absl::StatusOr<BankSnapshot> DecodeSnapshot(absl::string_view file, uint64_t most_bytes) {
-  constexpr size_t kSmallest = 8;  // root offset and identifier
   NPUBANK_ASSIGN_OR_RETURN(const FileSeal seal, ReadSeal(kSnapshotFile, file, file.size()));
   const absl::string_view bytes = file.substr(FileSeal::kBytes);
-  if (seal.offset != FileSeal::kBytes || seal.size != bytes.size() || seal.size < kSmallest ||
-      seal.size > kMaxFileBytes) {
+  if (seal.offset != FileSeal::kBytes || seal.size != bytes.size() || seal.size > kMaxFileBytes) {
     return absl::InvalidArgumentError(absl::StrCat("corrupt bank snapshot: ", seal.size,
                                                    " bytes were sealed, ", bytes.size(),
                                                    " follow the seal"));
   }
   NPUBANK_RETURN_IF_ERROR(CheckSeal(kSnapshotFile, file, bytes));
-  // The verifier checks alignment against real addresses.
-  std::vector<uint64_t> aligned(bytes.size() / sizeof(uint64_t) + 1);
-  std::memcpy(aligned.data(), bytes.data(), bytes.size());
-  const auto* data = reinterpret_cast<const uint8_t*>(aligned.data());
-  if (!wire::BankStateBufferHasIdentifier(data)) {
-    return absl::InvalidArgumentError("not a bank snapshot: its identifier is missing");
-  }
-  flatbuffers::Verifier verifier(data, bytes.size(), kMaxDepth, bytes.size());
-  if (!wire::VerifyBankStateBuffer(verifier)) {
-    return absl::InvalidArgumentError("corrupt bank snapshot: it refers beyond its end");
-  }
-  const wire::BankState& state = *wire::GetBankState(data);
+  NPUBANK_ASSIGN_OR_RETURN(
+      const auto root,
+      FlatbufferRoot<wire::BankState>::Open(bytes, wire::BankStateIdentifier(), kSnapshotFile.words,
+                                            {.tables = static_cast<uint32_t>(bytes.size())}));
+  const wire::BankState& state = *root;
   BankSnapshot snapshot;
   Decoder decoder(state, std::min(bytes.size() * kMaxExpansion, most_bytes));
   if (state.tensors() != nullptr) {

@@ -1,17 +1,10 @@
-// Reading a flatbuffer that came from outside: FlatbufferRoot opens it, BlobReader copies out of
-// it.
+// BlobReader: copies names, types and numbers out of a blob that FlatbufferRoot has opened.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(FlatbufferRoot<fbs::Function> root,
-//       FlatbufferRoot<fbs::Function>::Open(bytes, fbs::FunctionIdentifier()));
 //   BlobReader reader(bytes.size());
 //   NPUBANK_ASSIGN_OR_RETURN(std::string name, reader.ReadName(root->name()));
 //
-// Open bounds the size, checks the identifier, copies bytes that are not aligned as flatbuffers
-// needs (reading them in place would be undefined), and runs the verifier with bounded depth and
-// table count. A verified buffer can still be hostile: thousands of its tables may share one
-// vector, and copying each would take a thousand times the file. So a BlobReader copies no more
-// than the file has bytes. `bytes` must outlive the root. Errors: InvalidArgument. Threads: none of
-// their own.
+// It copies no more than the blob has bytes, whatever its parts share (byte_budget.h).
+// Errors: InvalidArgument. Threads: one.
 #ifndef NPUBANK_COMPILER_STUB_BLOB_BLOB_READER_H_
 #define NPUBANK_COMPILER_STUB_BLOB_BLOB_READER_H_
 
@@ -29,68 +22,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "npubank/compiler_stub/blob/function_check.h"
+#include "npubank/lazy_tensor/base/byte_budget.h"
+#include "npubank/lazy_tensor/base/flatbuffer.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/shape.h"
 
 namespace npubank {
 
-struct FlatbufferLimits {
-  uint32_t depth = 8;
-  uint32_t tables = 1u << 20;
-};
-
-template <typename Table>
-class FlatbufferRoot {
- public:
-  static absl::StatusOr<FlatbufferRoot> Open(absl::string_view bytes, const char* identifier,
-                                             FlatbufferLimits limits = {}) {
-    constexpr size_t kSmallest =
-        sizeof(flatbuffers::uoffset_t) + flatbuffers::kFileIdentifierLength;
-    if (bytes.size() < kSmallest || bytes.size() >= FLATBUFFERS_MAX_BUFFER_SIZE) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(bytes.size(), " bytes are too few or too many for a blob"));
-    }
-    FlatbufferRoot root;
-    const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
-    if (reinterpret_cast<uintptr_t>(data) % sizeof(uint64_t) != 0) {
-      root.copy_.resize(bytes.size() / sizeof(uint64_t) + 1);
-      std::memcpy(root.copy_.data(), data, bytes.size());
-      data = reinterpret_cast<const uint8_t*>(root.copy_.data());
-    }
-    if (!flatbuffers::BufferHasIdentifier(data, identifier)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("not a blob of kind '", identifier, "': the identifier is another"));
-    }
-    flatbuffers::Verifier verifier(data, bytes.size(), limits.depth, limits.tables);
-    if (!verifier.VerifyBuffer<Table>(identifier)) {
-      return absl::InvalidArgumentError("the blob is damaged: an offset or a size does not hold");
-    }
-    root.table_ = flatbuffers::GetRoot<Table>(data);
-    return root;
-  }
-
-  const Table* operator->() const { return table_; }
-  const Table& operator*() const { return *table_; }
-
- private:
-  FlatbufferRoot() = default;
-  std::vector<uint64_t> copy_;  // moving it does not move the bytes
-  const Table* table_ = nullptr;
-};
-
-// An absent flatbuffers vector is an empty one.
-template <typename Vector>
-uint32_t SizeOf(const Vector* vector) {
-  return vector == nullptr ? 0 : vector->size();
-}
-
-inline absl::string_view TextOf(const flatbuffers::String* text) {
-  return text == nullptr ? absl::string_view() : absl::string_view(text->c_str(), text->size());
-}
-
 class BlobReader {
  public:
-  explicit BlobReader(size_t bytes) : budget_(bytes) {}
+  explicit BlobReader(size_t bytes)
+      : budget_(bytes, "parts: some of them are used more than once") {}
 
   // Checked before any message can quote it.
   absl::StatusOr<std::string> ReadName(const flatbuffers::String* text) {
@@ -147,16 +89,10 @@ class BlobReader {
     return absl::OkStatus();
   }
 
-  absl::Status Spend(uint64_t bytes) {
-    if (bytes > budget_) {
-      return absl::InvalidArgumentError("parts of the blob are used more than once");
-    }
-    budget_ -= bytes;
-    return absl::OkStatus();
-  }
+  absl::Status Spend(uint64_t bytes) { return budget_.Spend(bytes); }
 
  private:
-  uint64_t budget_;
+  ByteBudget budget_;
 };
 
 // The fields of a TensorType that ReadType reads.

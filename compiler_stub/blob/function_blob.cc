@@ -8,6 +8,7 @@
 #include "npubank/compiler_stub/blob/blob_reader.h"
 #include "npubank/compiler_stub/blob/function_check.h"
 #include "npubank/compiler_stub/blob/function_generated.h"
+#include "npubank/lazy_tensor/base/flatbuffer.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -93,10 +94,9 @@ flatbuffers::Offset<fbs::Op> WriteOp(flatbuffers::FlatBufferBuilder& builder,
 }  // namespace
 
 absl::StatusOr<Function> ReadFunctionBlob(absl::string_view bytes) {
-  absl::StatusOr<FlatbufferRoot<fbs::Function>> root =
-      FlatbufferRoot<fbs::Function>::Open(bytes, fbs::FunctionIdentifier());
-  if (!root.ok()) return Annotate(root.status(), "function blob");
-  const fbs::Function& from = **root;
+  NPUBANK_ASSIGN_OR_RETURN(const auto root, FlatbufferRoot<fbs::Function>::Open(
+                                                bytes, fbs::FunctionIdentifier(), "function blob"));
+  const fbs::Function& from = *root;
   if (from.version() != kVersion) {
     return absl::InvalidArgumentError(
         absl::StrCat("function blob: version ", from.version(), ", this reader knows ", kVersion));

@@ -6,6 +6,7 @@
 #include "npubank/compiler_stub/blob/blob_reader.h"
 #include "npubank/compiler_stub/blob/submodel_check.h"
 #include "npubank/compiler_stub/blob/submodel_generated.h"
+#include "npubank/lazy_tensor/base/flatbuffer.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -113,10 +114,9 @@ std::vector<uint32_t> Call::Closure() const {
 }
 
 absl::StatusOr<SubmodelBlob> ReadSubmodelBlob(absl::string_view bytes) {
-  absl::StatusOr<FlatbufferRoot<fbs::Submodel>> root =
-      FlatbufferRoot<fbs::Submodel>::Open(bytes, fbs::SubmodelIdentifier());
-  if (!root.ok()) return Annotate(root.status(), "submodel blob");
-  const fbs::Submodel& from = **root;
+  NPUBANK_ASSIGN_OR_RETURN(const auto root, FlatbufferRoot<fbs::Submodel>::Open(
+                                                bytes, fbs::SubmodelIdentifier(), "submodel blob"));
+  const fbs::Submodel& from = *root;
   if (from.version() != kVersion) {
     return absl::InvalidArgumentError(
         absl::StrCat("submodel blob: version ", from.version(), ", this reader knows ", kVersion));

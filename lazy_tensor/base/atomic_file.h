@@ -8,8 +8,7 @@
 // Dropped without Commit, the temporary file is removed. Two writers of one path do not disturb
 // each other; the last Commit wins. Threads: WriteAt and ReadAt from any, on ranges that do not
 // overlap; the rest one at a time.
-// Errors: NotFound / PermissionDenied for the folder; ResourceExhausted for a full disk;
-// Unavailable else.
+// Errors: SystemError (file_descriptor.h); NotFound and PermissionDenied are about the folder.
 #ifndef NPUBANK_LAZY_TENSOR_BASE_ATOMIC_FILE_H_
 #define NPUBANK_LAZY_TENSOR_BASE_ATOMIC_FILE_H_
 
@@ -22,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "npubank/lazy_tensor/base/file_descriptor.h"
 
 namespace npubank {
 
@@ -41,17 +41,13 @@ class AtomicFile {
   absl::Status Commit();
 
  private:
-  AtomicFile(std::string path, std::string temporary, int descriptor);
-  absl::Status Failed(absl::string_view what) const;
+  AtomicFile(std::string path, std::string temporary, FileDescriptor file);
 
   std::string path_;
   std::string temporary_;  // empty once committed
-  int descriptor_ = -1;
+  FileDescriptor file_;
   std::atomic<uint64_t> size_ = 0;
 };
-
-// What errno `error` of a call on this file means.
-absl::Status FileError(int error, const std::string& path, absl::string_view what);
 
 // A whole regular file of at most `limit` bytes.
 // Errors: NotFound / PermissionDenied; InvalidArgument for what is not a regular file or is too

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "npubank/lazy_tensor/base/atomic_file.h"
+#include "npubank/lazy_tensor/base/file_descriptor.h"
 
 namespace npubank {
 namespace {
@@ -30,13 +30,12 @@ bool IsAt(int descriptor, const std::string& path) {
 
 absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {
   for (;;) {
-    const int descriptor = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (descriptor < 0 && errno == EINTR) continue;
-    if (descriptor < 0) return FileError(errno, path, "cannot create");
-    FileLock lock(descriptor);
+    FileLock lock(FileDescriptor::Open(path, O_RDWR | O_CREAT, 0666));
+    if (!lock.file_.is_open()) return SystemError(errno, "cannot create", path);
+    const int descriptor = lock.file_.get();
     if (LockOnce(descriptor) != 0) {
       lock.path_ = path;  // nobody can lock it: it need not stay either
-      return FileError(errno, path, "cannot lock");
+      return SystemError(errno, "cannot lock", path);
     }
     // Who had it while we waited may have removed the file: then this lock keeps nobody out.
     if (!IsAt(descriptor, path)) continue;
@@ -45,15 +44,13 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {
   }
 }
 
-FileLock::FileLock(int descriptor) : descriptor_(descriptor) {}
+FileLock::FileLock(FileDescriptor file) : file_(std::move(file)) {}
 
 FileLock::FileLock(FileLock&& other) noexcept
-    : path_(std::exchange(other.path_, std::string())),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : path_(std::exchange(other.path_, std::string())), file_(std::move(other.file_)) {}
 
 FileLock::~FileLock() {
   if (!path_.empty()) unlink(path_.c_str());
-  if (descriptor_ >= 0) close(descriptor_);
 }
 
 }  // namespace npubank

@@ -6,13 +6,14 @@
 // Acquire waits for who has it. The path is a file of its own, empty, that is made for the lock and
 // removed with it. A process that dies lets go, but leaves the file: the next one takes that, and
 // removes it.
-// Errors: those of AtomicFile; Unavailable where the file system has no locks.
+// Errors: SystemError (file_descriptor.h); Unavailable where the file system has no locks.
 #ifndef NPUBANK_LAZY_TENSOR_BASE_FILE_LOCK_H_
 #define NPUBANK_LAZY_TENSOR_BASE_FILE_LOCK_H_
 
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "npubank/lazy_tensor/base/file_descriptor.h"
 
 namespace npubank {
 
@@ -24,10 +25,10 @@ class FileLock {
   ~FileLock();
 
  private:
-  explicit FileLock(int descriptor);
+  explicit FileLock(FileDescriptor file);
 
   std::string path_;  // empty until it is held
-  int descriptor_ = -1;
+  FileDescriptor file_;
 };
 
 }  // namespace npubank

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <list>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/lazy_tensor/base/thread.h"
 
 namespace npubank {
 namespace {
@@ -30,9 +30,13 @@ class Loop {
     }
   }
 
+  // Nobody works any more.
   absl::Status TakeStatus() {
     MutexLock lock(mutex_);
-    return std::move(status_);
+    if (!status_.ok() || next_.load(std::memory_order_relaxed) >= pieces_) {
+      return std::move(status_);
+    }
+    return absl::InternalError("the workers did not run the loop that they were given");
   }
 
  private:
@@ -56,17 +60,35 @@ class Loop {
 
 }  // namespace
 
+absl::Status Workers::ForEach(int64_t pieces, absl::FunctionRef<absl::Status(int64_t)> body) {
+  Loop loop(pieces, body);
+  const int64_t times = std::min<int64_t>(count(), pieces);
+  if (times > 1) {
+    Run(times, [&loop] { loop.Work(); });
+  } else {
+    loop.Work();
+  }
+  return loop.TakeStatus();
+}
+
+absl::Status ForEach(Workers* workers, int64_t pieces,
+                     absl::FunctionRef<absl::Status(int64_t)> body) {
+  if (workers != nullptr) return workers->ForEach(pieces, body);
+  Loop loop(pieces, body);
+  loop.Work();
+  return loop.TakeStatus();
+}
+
 // Threads that help callers with their loops. A caller works on its own loop too and needs no helper
 // to finish, so loops may be started from several threads at once and from within pieces.
-class Workers::Pool {
+class ThreadWorkers::Pool {
  public:
+  // As many of the threads as the system gives.
   explicit Pool(int threads) {
     for (int i = 0; i < threads; ++i) {
-      try {
-        threads_.emplace_back([this] { Help(); });
-      } catch (const std::system_error&) {
-        return;  // the system has no more threads: those there are, and the callers, do the work
-      }
+      absl::StatusOr<std::thread> thread = StartThread([this] { Help(); });
+      if (!thread.ok()) return;
+      threads_.push_back(*std::move(thread));
     }
   }
 
@@ -79,15 +101,17 @@ class Workers::Pool {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  // Runs the loop on the caller and at most `helpers` threads.
-  void Run(Loop& loop, int helpers) {
-    Offer offer{&loop, helpers, 0};
+  int threads() const { return static_cast<int>(threads_.size()); }
+
+  // Runs the work on the caller and at most `helpers` threads.
+  void Run(int64_t helpers, absl::FunctionRef<void()> work) {
+    Offer offer{work, helpers, 0};
     {
       MutexLock lock(mutex_);
       offers_.push_back(&offer);
     }
     offered_.NotifyAll();
-    loop.Work();
+    work();
     MutexLock lock(mutex_);
     offers_.remove(&offer);
     while (offer.helping > 0) done_.Wait(mutex_);
@@ -95,9 +119,9 @@ class Workers::Pool {
 
  private:
   struct Offer {
-    Loop* loop;
-    int open;     // how many more may help
-    int helping;  // how many do now
+    absl::FunctionRef<void()> work;
+    int64_t open;  // how many more may help
+    int helping;   // how many do now
   };
 
   void Help() {
@@ -109,7 +133,7 @@ class Workers::Pool {
       if (--offer.open == 0) offers_.pop_front();
       ++offer.helping;
       mutex_.Unlock();
-      offer.loop->Work();
+      offer.work();
       mutex_.Lock();
       if (--offer.helping == 0) done_.NotifyAll();
     }
@@ -123,21 +147,15 @@ class Workers::Pool {
   std::vector<std::thread> threads_;  // last: they use what is above
 };
 
-Workers::Workers(int count)
-    : count_(std::max(count, 0)),
-      pool_(count_ > 1 ? std::make_unique<Pool>(count_ - 1) : nullptr) {}
+ThreadWorkers::ThreadWorkers(int count)
+    : pool_(count > 1 ? std::make_unique<Pool>(count - 1) : nullptr) {}
 
-Workers::~Workers() = default;
+ThreadWorkers::~ThreadWorkers() = default;
 
-absl::Status Workers::ForEach(int64_t pieces, absl::FunctionRef<absl::Status(int64_t)> body) {
-  Loop loop(pieces, body);
-  const auto threads = static_cast<int>(std::min<int64_t>(count_, pieces));
-  if (threads > 1) {
-    pool_->Run(loop, threads - 1);
-  } else {
-    loop.Work();
-  }
-  return loop.TakeStatus();
+int ThreadWorkers::count() const { return pool_ == nullptr ? 1 : pool_->threads() + 1; }
+
+void ThreadWorkers::Run(int64_t times, absl::FunctionRef<void()> work) {
+  pool_->Run(times - 1, work);
 }
 
 }  // namespace npubank

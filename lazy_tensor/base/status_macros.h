@@ -32,7 +32,7 @@ inline absl::Status Annotate(const absl::Status& status, absl::string_view conte
   } while (false)
 
 #define NPUBANK_ASSIGN_OR_RETURN(declaration, expression) \
-  NPUBANK_ASSIGN_OR_RETURN_INNER(NPUBANK_CONCAT(npubank_or_, __LINE__), declaration, expression)
+  NPUBANK_ASSIGN_OR_RETURN_INNER(NPUBANK_CONCAT(npubank_or_, __COUNTER__), declaration, expression)
 #define NPUBANK_ASSIGN_OR_RETURN_INNER(temporary, declaration, expression) \
   auto temporary = (expression);                                           \
   if (!temporary.ok()) return std::move(temporary).status();               \

@@ -198,9 +198,7 @@ class Evaluation {
         return producer.CheckSources();
       });
     };
-    if (options_.workers != nullptr) return options_.workers->ForEach(pieces, piece);
-    for (int64_t index = 0; index < pieces; ++index) NPUBANK_RETURN_IF_ERROR(piece(index));
-    return absl::OkStatus();
+    return npubank::ForEach(options_.workers, pieces, piece);
   }
 
   // Straight into the output.

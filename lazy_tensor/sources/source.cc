@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,27 +10,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/base/file_descriptor.h"
 #include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/lazy_tensor/base/range.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/sources/mapped_file.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 
 namespace npubank {
 namespace {
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&&) = delete;
-  ~FileDescriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // What makes a file the same file with the same contents.
 struct FileStamp {
@@ -58,26 +45,6 @@ struct FileStamp {
   }
 };
 
-absl::Status SystemError(int error, absl::string_view what, absl::string_view name) {
-  const std::string message = absl::StrCat(what, " ", name, ": ", std::strerror(error));
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return absl::NotFoundError(message);
-    case EACCES:
-    case EPERM:
-      return absl::PermissionDeniedError(message);
-    default:
-      return absl::UnavailableError(message);
-  }
-}
-
-absl::Status CheckRange(const Source& source, uint64_t offset, uint64_t length) {
-  if (offset <= source.size() && length <= source.size() - offset) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat(source.name(), ": bytes [", offset, ", +", length,
-                                            ") lie beyond its ", source.size(), " bytes"));
-}
-
 class FileSource final : public Source {
  public:
   FileSource(const std::string& path, FileDescriptor fd, const FileStamp& stamp, FileAccess access)
@@ -89,21 +56,14 @@ class FileSource final : public Source {
   bool persistent() const override { return true; }
 
   absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const override {
-    NPUBANK_RETURN_IF_ERROR(CheckRange(*this, offset, out.size()));
-    while (!out.empty()) {
-      const ssize_t count = pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) return SystemError(errno, "cannot read", name());
-      if (count == 0) return Changed("it is shorter");
-      out.remove_prefix(static_cast<size_t>(count));
-      offset += static_cast<uint64_t>(count);
-    }
-    return absl::OkStatus();
+    NPUBANK_RETURN_IF_ERROR(CheckRange(name(), offset, out.size(), size()));
+    NPUBANK_ASSIGN_OR_RETURN(const size_t got, ReadAt(fd_, name(), offset, out));
+    return got == out.size() ? absl::OkStatus() : Changed("it is shorter");
   }
 
   absl::StatusOr<absl::Span<const std::byte>> View(uint64_t offset,
                                                    uint64_t length) const override {
-    NPUBANK_RETURN_IF_ERROR(CheckRange(*this, offset, length));
+    NPUBANK_RETURN_IF_ERROR(CheckRange(name(), offset, length, size()));
     if (access_ != FileAccess::kMap) {
       return absl::FailedPreconditionError(
           absl::StrCat(name(), " was opened to be read, not mapped"));
@@ -123,7 +83,7 @@ class FileSource final : public Source {
   }
 
   void Release(uint64_t offset, uint64_t length) const override {
-    if (!CheckRange(*this, offset, length).ok()) return;
+    if (!RangeFits(offset, length, size())) return;
     MutexLock lock(mutex_);
     if (mapping_ != nullptr) mapping_->Release(offset, length);
   }
@@ -160,14 +120,14 @@ class BufferSource final : public Source {
   bool persistent() const override { return false; }
 
   absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const override {
-    NPUBANK_RETURN_IF_ERROR(CheckRange(*this, offset, out.size()));
+    NPUBANK_RETURN_IF_ERROR(CheckRange(name(), offset, out.size(), size()));
     if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
     return absl::OkStatus();
   }
 
   absl::StatusOr<absl::Span<const std::byte>> View(uint64_t offset,
                                                    uint64_t length) const override {
-    NPUBANK_RETURN_IF_ERROR(CheckRange(*this, offset, length));
+    NPUBANK_RETURN_IF_ERROR(CheckRange(name(), offset, length, size()));
     return absl::MakeConstSpan(bytes_).subspan(offset, length);
   }
 
@@ -197,8 +157,8 @@ Digest NextBufferIdentity() {
 absl::StatusOr<std::shared_ptr<Source>> Source::OpenFile(const std::string& path,
                                                          FileAccess access) {
   // O_NONBLOCK: opening a FIFO must not wait for a writer; regular files ignore it.
-  FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (fd.get() < 0) return SystemError(errno, "cannot open", path);
+  FileDescriptor fd = FileDescriptor::Open(path, O_RDONLY | O_NONBLOCK);
+  if (!fd.is_open()) return SystemError(errno, "cannot open", path);
   struct stat facts;
   if (fstat(fd.get(), &facts) != 0) return SystemError(errno, "cannot stat", path);
   if (!S_ISREG(facts.st_mode)) {

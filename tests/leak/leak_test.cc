@@ -9,7 +9,7 @@ namespace npubank {
 void LeakTest::SetUp() {
   device_ = GetParam().make();
   ASSERT_NE(device_.memory, nullptr);
-  bank_ = Bank::Create(device_.memory, {.workers = std::make_shared<Workers>(0)});
+  bank_ = Bank::Create(device_.memory, {.workers = std::make_shared<ThreadWorkers>(0)});
   guard_.emplace(std::vector{bank_});
 }
 

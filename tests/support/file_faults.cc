@@ -3,8 +3,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 
 namespace npubank {
 namespace {
@@ -15,6 +17,7 @@ struct Fault {
 };
 Fault faults[2];
 std::atomic<bool> some_failed = false;
+std::atomic<size_t> most_at_once = SIZE_MAX;
 
 bool MustFail(FileFault::Call call) {
   Fault& fault = faults[call];
@@ -38,14 +41,17 @@ FileFault::~FileFault() {
 
 bool FileFault::happened() const { return some_failed; }
 
+ShortTransfers::ShortTransfers(size_t most) { most_at_once = most; }
+ShortTransfers::~ShortTransfers() { most_at_once = SIZE_MAX; }
+
 }  // namespace npubank
 
 extern "C" ssize_t pread(int file, void* bytes, size_t size, off_t offset) {
   if (npubank::MustFail(npubank::FileFault::kRead)) return -1;
-  return syscall(SYS_pread64, file, bytes, size, offset);
+  return syscall(SYS_pread64, file, bytes, std::min(size, npubank::most_at_once.load()), offset);
 }
 
 extern "C" ssize_t pwrite(int file, const void* bytes, size_t size, off_t offset) {
   if (npubank::MustFail(npubank::FileFault::kWrite)) return -1;
-  return syscall(SYS_pwrite64, file, bytes, size, offset);
+  return syscall(SYS_pwrite64, file, bytes, std::min(size, npubank::most_at_once.load()), offset);
 }

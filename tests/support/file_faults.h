@@ -9,6 +9,7 @@
 #ifndef NPUBANK_TESTS_SUPPORT_FILE_FAULTS_H_
 #define NPUBANK_TESTS_SUPPORT_FILE_FAULTS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 namespace npubank {
@@ -22,6 +23,15 @@ class FileFault {
   FileFault& operator=(const FileFault&) = delete;
 
   bool happened() const;
+};
+
+// ShortTransfers: while it lives, no read or write moves more than `most` bytes at once.
+class ShortTransfers {
+ public:
+  explicit ShortTransfers(size_t most);
+  ~ShortTransfers();
+  ShortTransfers(const ShortTransfers&) = delete;
+  ShortTransfers& operator=(const ShortTransfers&) = delete;
 };
 
 }  // namespace npubank

@@ -101,7 +101,7 @@ void Copy(const std::byte* in, std::byte* out, size_t bytes, size_t threads) {
 
 void BesideMemcpy(benchmark::State& state, const RecipePtr& recipe) {
   const auto threads = static_cast<size_t>(state.range(0));
-  Workers workers(static_cast<int>(threads));
+  ThreadWorkers workers(static_cast<int>(threads));
   EvaluateOptions options;
   options.workers = &workers;
   const auto out_bytes = static_cast<size_t>(recipe->type().bytes());

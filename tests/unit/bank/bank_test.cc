@@ -57,7 +57,7 @@ TEST_F(BankTest, WhatIsOnTheDeviceIsWhatTheRecipesSay) {
 TEST_F(BankTest, TheSameHoldsWhereTheHostCannotWriteTheDevice) {
   memory_ = std::make_shared<HostMemory>(
       HostMemory::Options{.host_writable = false, .staging_bytes = 64});
-  bank_ = Bank::Create(memory_, {.workers = std::make_shared<Workers>(2)});
+  bank_ = Bank::Create(memory_, {.workers = std::make_shared<ThreadWorkers>(2)});
   const TestWeights weights(3);
   const Owner owner = bank_->AddOwner("prefill");
   const std::vector<Uid> uids = RegisterAll(owner, weights.Submodel());

@@ -149,7 +149,7 @@ TEST_F(CacheDamageTest, ATensorOfAnotherSizeUnderTheSameDigestIsNotUsed) {
 TEST_F(CacheDamageTest, AnIndexThatIsNoIndexIsNotUsed) {
   Load(weights_);
   Reseal("no flatbuffer at all", SealedOffset());
-  ExpectUnused("refers beyond its end");
+  ExpectUnused("its identifier is not 'NPBC'");
 }
 
 }  // namespace

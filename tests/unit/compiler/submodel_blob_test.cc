@@ -144,7 +144,7 @@ const Wrong kWrongs[] = {
     {"FunctionNotThere", [](SubmodelBlob& b) { b.calls[1].function = 3; },
      "calls a function that is not there"},
     {"FunctionDamaged", [](SubmodelBlob& b) { b.functions[1].blob.resize(40); },
-     "function 1: function blob"},
+     "function 1: corrupt function blob"},
     {"ArgumentUnbound", [](SubmodelBlob& b) { b.calls[1].arguments.pop_back(); },
      "binds 14 of 15 arguments"},
     {"ValueNotThere", [](SubmodelBlob& b) { Bound(b, 1, "input").index = 1000; }, "not there"},

@@ -42,12 +42,12 @@ void ForEachSeed(int recipes, Check check) {
 Bytes Untouched(size_t size) { return Bytes(size, std::byte{0xa5}); }
 
 void ExpectReferenceOnAnyWorkers(RandomRecipes& random) {
-  static Workers inline_only(0);
-  static Workers two(2);
+  static ThreadWorkers inline_only(0);
+  static ThreadWorkers two(2);
   const RecipePtr recipe = random.Make(static_cast<int>(random.Pick(0, 7)));
   SCOPED_TRACE(recipe->Describe());
   const Bytes expected = ReferenceEvaluate(*recipe);
-  for (Workers* workers : {static_cast<Workers*>(nullptr), &inline_only, &two}) {
+  for (Workers* workers : std::initializer_list<Workers*>{nullptr, &inline_only, &two}) {
     EvaluateOptions options;
     options.workers = workers;
     options.scratch_bytes = size_t{1} << random.Pick(0, 22);

@@ -50,7 +50,7 @@ TEST(Evaluate, ATurnedAndConvertedMatrixIsTheReference) {
   constexpr size_t kBytes = 2 << 20;
   const StoredMatrix mapped(FileAccess::kMap);
   const StoredMatrix read(FileAccess::kRead);
-  Workers workers(2);
+  ThreadWorkers workers(2);
   EvaluateOptions options;
   options.workers = &workers;
   for (const RecipePtr& recipe : {mapped.half, mapped.turned, read.half, read.turned}) {
@@ -174,8 +174,8 @@ TEST(Evaluate, AFileRewrittenInPlaceIsDataLossThatNamesIt) {
 
 TEST(Evaluate, CancelsBetweenTiles) {
   const StoredMatrix matrix;
-  Workers workers(2);
-  for (Workers* on : {static_cast<Workers*>(nullptr), &workers}) {
+  ThreadWorkers workers(2);
+  for (Workers* on : std::initializer_list<Workers*>{nullptr, &workers}) {
     std::atomic<int> asked{0};
     EvaluateOptions options;
     options.workers = on;
@@ -198,7 +198,7 @@ TEST(Evaluate, AReadThatFailsFailsTheEvaluationAndARetrySucceeds) {
   ASSERT_EQ(Evaluate(*half, absl::MakeSpan(expected), {}), absl::OkStatus());
   const int reads = source->reads();
   ASSERT_GT(reads, 0);
-  Workers workers(2);
+  ThreadWorkers workers(2);
   EvaluateOptions options;
   options.workers = &workers;
   for (int n = 1; n <= reads; ++n) {
@@ -239,7 +239,7 @@ TEST(Evaluate, FourBitRowsThatEndInsideAByteAreTurnedExactly) {
   const TemporaryFile file(Counting(301 * 401 / 2 + 1));
   const RecipePtr stored = *Recipe::Constant(*Source::OpenFile(file.path()), 0,
                                              Type(ElementType::kU4, {301, 401}), "nibbles");
-  Workers workers(2);
+  ThreadWorkers workers(2);
   EvaluateOptions options;
   options.workers = &workers;
   for (const RecipePtr& recipe :
@@ -277,7 +277,7 @@ TEST(Evaluate, AGibibyteNeedsLessThan16MiBBesidesTheDestination) {
   const RecipePtr stored = *Recipe::Constant(
       *Source::OpenFile(file.path()), 0, Type(ElementType::kBF16, {2 * kSide, kSide}), "gibibyte");
   const RecipePtr quarter = *Recipe::Slice(stored, {0, 0}, {kSide / 2, kSide});
-  Workers workers(2);
+  ThreadWorkers workers(2);
   for (const bool turn : {false, true}) {
     const RecipePtr first = turn ? *Recipe::Permute(quarter, {1, 0}) : stored;
     const RecipePtr recipe = *Recipe::Convert(first, ElementType::kF16);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/tests/support/no_threads.h"
 
 namespace npubank {
 namespace {
@@ -17,7 +18,7 @@ absl::Status Failure(int64_t piece) { return absl::InternalError(std::to_string(
 
 TEST(Workers, RunEveryPieceOnce) {
   for (int count : {0, 1, 2, 5}) {
-    Workers workers(count);
+    ThreadWorkers workers(count);
     std::vector<std::atomic<int>> runs(1000);
     EXPECT_EQ(workers.ForEach(1000,
                               [&](int64_t piece) {
@@ -32,7 +33,7 @@ TEST(Workers, RunEveryPieceOnce) {
 // Plain memory on purpose: under ThreadSanitizer this shows that the caller and the pieces are
 // ordered.
 TEST(Workers, WhatTheCallerWroteIsSeenByThePiecesAndTheirsByTheCaller) {
-  Workers workers(2);
+  ThreadWorkers workers(2);
   for (int round = 0; round < 200; ++round) {
     std::vector<int> values(64, round);
     EXPECT_EQ(workers.ForEach(64,
@@ -46,7 +47,7 @@ TEST(Workers, WhatTheCallerWroteIsSeenByThePiecesAndTheirsByTheCaller) {
 }
 
 TEST(Workers, WithoutThreadsPiecesRunInOrderOnTheCaller) {
-  Workers workers(0);
+  ThreadWorkers workers(0);
   std::vector<int64_t> order;
   const std::thread::id caller = std::this_thread::get_id();
   EXPECT_EQ(workers.ForEach(5,
@@ -60,7 +61,7 @@ TEST(Workers, WithoutThreadsPiecesRunInOrderOnTheCaller) {
 }
 
 TEST(Workers, TheLowestFailureIsReportedAndNothingStartsAfterIt) {
-  Workers workers(2);
+  ThreadWorkers workers(2);
   for (int round = 0; round < 100; ++round) {
     std::atomic<int64_t> last{0};
     const absl::Status status = workers.ForEach(100000, [&](int64_t piece) {
@@ -75,7 +76,7 @@ TEST(Workers, TheLowestFailureIsReportedAndNothingStartsAfterIt) {
 }
 
 TEST(Workers, ServeSeveralCallersAtOnce) {
-  Workers workers(2);
+  ThreadWorkers workers(2);
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 4; ++caller) {
     callers.emplace_back([&] {
@@ -97,7 +98,7 @@ TEST(Workers, ServeSeveralCallersAtOnce) {
 // Each of as many pieces as there are workers waits until all have started.
 TEST(Workers, AsManyPiecesRunAtOnceAsThereAreWorkers) {
   constexpr int kCount = 4;
-  Workers workers(kCount);
+  ThreadWorkers workers(kCount);
   Mutex mutex;
   CondVar all_started;
   for (int round = 0; round < 20; ++round) {
@@ -119,7 +120,7 @@ TEST(Workers, AsManyPiecesRunAtOnceAsThereAreWorkers) {
 }
 
 TEST(Workers, APieceMayRunALoopOfItsOwn) {
-  Workers workers(3);
+  ThreadWorkers workers(3);
   std::atomic<int> ran{0};
   EXPECT_EQ(workers.ForEach(10,
                             [&](int64_t) {
@@ -133,8 +134,75 @@ TEST(Workers, APieceMayRunALoopOfItsOwn) {
 }
 
 TEST(Workers, NoPiecesAreNoWork) {
-  Workers workers(2);
+  ThreadWorkers workers(2);
   EXPECT_EQ(workers.ForEach(0, [](int64_t piece) { return Failure(piece); }), absl::OkStatus());
+}
+
+// As an embedder's own pool may be: it runs what it is given when and where it likes.
+class BorrowedWorkers final : public Workers {
+ public:
+  explicit BorrowedWorkers(int calls) : calls_(calls) {}
+  int count() const override { return 4; }
+  int64_t asked_for() const { return asked_for_; }
+
+ private:
+  void Run(int64_t times, absl::FunctionRef<void()> work) override {
+    asked_for_ = times;
+    for (int i = 0; i < calls_; ++i) std::thread([&] { work(); }).join();
+  }
+
+  const int calls_;
+  int64_t asked_for_ = 0;
+};
+
+TEST(Workers, AnEmbeddersOwnRunEveryPieceOnceHoweverOftenTheyAreCalled) {
+  for (int calls : {1, 2, 4}) {
+    BorrowedWorkers workers(calls);
+    std::vector<int> runs(100);
+    EXPECT_EQ(workers.ForEach(100,
+                              [&](int64_t piece) {
+                                ++runs[piece];
+                                return absl::OkStatus();
+                              }),
+              absl::OkStatus());
+    EXPECT_EQ(runs, std::vector<int>(100, 1));
+    EXPECT_EQ(workers.asked_for(), 4) << "no more than may run at once";
+  }
+}
+
+TEST(Workers, AnEmbeddersOwnThatForgetTheLoopAreFoundOut) {
+  BorrowedWorkers workers(/*calls=*/0);
+  const absl::Status status = workers.ForEach(100, [](int64_t) { return absl::OkStatus(); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+}
+
+TEST(Workers, WhereThereAreNonePiecesRunInOrderOnTheCaller) {
+  std::vector<int64_t> order;
+  const std::thread::id caller = std::this_thread::get_id();
+  EXPECT_EQ(ForEach(nullptr, 5,
+                    [&](int64_t piece) {
+                      EXPECT_EQ(std::this_thread::get_id(), caller);
+                      order.push_back(piece);
+                      return piece == 3 ? Failure(piece) : absl::OkStatus();
+                    }),
+            Failure(3));
+  EXPECT_EQ(order, (std::vector<int64_t>{0, 1, 2, 3}));
+}
+
+TEST(Workers, WhereTheSystemHasNoThreadsTheCallerDoesTheWork) {
+  const NoThreads none;
+  ThreadWorkers workers(4);
+  EXPECT_EQ(workers.count(), 1);
+  int64_t sum = 0;
+  const std::thread::id caller = std::this_thread::get_id();
+  EXPECT_EQ(workers.ForEach(100,
+                            [&](int64_t piece) {
+                              EXPECT_EQ(std::this_thread::get_id(), caller);
+                              sum += piece;
+                              return absl::OkStatus();
+                            }),
+            absl::OkStatus());
+  EXPECT_EQ(sum, 4950);
 }
 
 }  // namespace
