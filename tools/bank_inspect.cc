@@ -28,8 +28,8 @@ ABSL_FLAG(
     "name, uid, state, bytes, device-bytes, leases, hits or seconds; registration order else");
 ABSL_FLAG(std::string, filter, "",
           "only tensors with this in a name, state, owner or recipe; totals stay");
-ABSL_FLAG(std::string, svg, "", "plan: file to draw the arena to");
-ABSL_FLAG(std::string, function, "", "plan: draw this function's scratch instead of the arena");
+ABSL_FLAG(std::string, svg, "", "file to draw the arena to");
+ABSL_FLAG(std::string, function, "", "draw this function's scratch instead of the arena");
 
 namespace npubank {
 namespace {
@@ -45,50 +45,86 @@ absl::StatusOr<BankSnapshot> Read(const std::string& path) {
 
 void Print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-// Returns the exit status.
-absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
-  const std::string command = arguments.size() < 2 ? "" : arguments[0];
-  if (command == "plan" && arguments.size() == 2) {
-    NPUBANK_RETURN_IF_ERROR(
-        InspectPlan(arguments[1], absl::GetFlag(FLAGS_svg), absl::GetFlag(FLAGS_function)));
-    return 0;
-  }
-  const std::string filter = absl::GetFlag(FLAGS_filter);
+ProgramHelp Help() {
+  return {
+      .name = "bank-inspect",
+      .purpose =
+          "prints what a bank held when its snapshot was taken, and the memory plan of "
+          "a compiled submodel",
+      .examples = {"bank-inspect run.bank                        a line for each tensor, totals",
+                   "bank-inspect run.bank --sort bytes --filter layers.0",
+                   "bank-inspect diff before.bank after.bank     what came, went and changed",
+                   "bank-inspect leaks run.bank --format csv     what a bank that is done still "
+                   "holds: status 2",
+                   "bank-inspect plan prefill.npbs --svg prefill.svg --function block"},
+      .groups = {{"Snapshots", {{"format", "FORM"}, {"sort", "KEY"}, {"filter", "TEXT"}}},
+                 {"Plans", {{"svg", "FILE"}, {"function", "NAME"}}}}};
+}
+
+// Each command takes the options of its own group only.
+constexpr absl::string_view kSnapshotFlags[] = {"format", "sort", "filter"};
+constexpr absl::string_view kPlanFlags[] = {"svg", "function"};
+
+// Commands return the exit status.
+
+absl::StatusOr<int> Plan(const std::string& blob) {
+  NPUBANK_RETURN_IF_ERROR(RefuseFlags(kSnapshotFlags, "is for snapshots, not for plan"));
+  NPUBANK_RETURN_IF_ERROR(
+      InspectPlan(blob, absl::GetFlag(FLAGS_svg), absl::GetFlag(FLAGS_function)));
+  return 0;
+}
+
+absl::StatusOr<std::string> Format() {
+  NPUBANK_RETURN_IF_ERROR(RefuseFlags(kPlanFlags, "is for plan, not for snapshots"));
   const std::string format = absl::GetFlag(FLAGS_format);
-  if (format != "table" && format != "json" && format != "csv") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--format ", format, " is not table, json or csv"));
-  }
-  if (command == "diff" && arguments.size() == 3) {
-    NPUBANK_ASSIGN_OR_RETURN(const BankSnapshot before, Read(arguments[1]));
-    NPUBANK_ASSIGN_OR_RETURN(const BankSnapshot after, Read(arguments[2]));
-    Print(FindingsAsText(DiffSnapshots(before, after, filter), format));
-    return 0;
-  }
-  if (command == "leaks" && arguments.size() == 2) {
-    // All of it: a filter would make bytes look as if no tensor accounted for them.
-    NPUBANK_ASSIGN_OR_RETURN(const BankSnapshot snapshot, ReadSnapshot(arguments[1]));
-    const std::vector<SnapshotFinding> leaks = FindLeaks(snapshot);
-    Print(FindingsAsText(leaks, format));
-    return leaks.empty() ? 0 : kLeaksFound;
-  }
-  if (arguments.size() != 1) {
-    return absl::InvalidArgumentError(
-        "give one file: bank-inspect SNAPSHOT, leaks SNAPSHOT or plan BLOB; or two: diff A B");
-  }
-  NPUBANK_ASSIGN_OR_RETURN(const BankSnapshot snapshot, Read(arguments[0]));
+  if (format == "table" || format == "json" || format == "csv") return format;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--format '", format, "' is not one of table, json, csv"));
+}
+
+absl::StatusOr<int> Diff(const std::string& old, const std::string& young) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::string format, Format());
+  NPUBANK_ASSIGN_OR_RETURN(const BankSnapshot before, Read(old));
+  NPUBANK_ASSIGN_OR_RETURN(const BankSnapshot after, Read(young));
+  Print(FindingsAsText(DiffSnapshots(before, after, absl::GetFlag(FLAGS_filter)), format));
+  return 0;
+}
+
+absl::StatusOr<int> Leaks(const std::string& path) {
+  // All of it: a filter would make bytes look as if no tensor accounted for them.
+  NPUBANK_RETURN_IF_ERROR(
+      RefuseFlags({"sort", "filter"}, "is not for leaks, which shows them all"));
+  NPUBANK_ASSIGN_OR_RETURN(const std::string format, Format());
+  NPUBANK_ASSIGN_OR_RETURN(const BankSnapshot snapshot, ReadSnapshot(path));
+  const std::vector<SnapshotFinding> leaks = FindLeaks(snapshot);
+  Print(FindingsAsText(leaks, format));
+  return leaks.empty() ? 0 : kLeaksFound;
+}
+
+absl::StatusOr<int> Dump(const std::string& path) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::string format, Format());
+  NPUBANK_ASSIGN_OR_RETURN(const BankSnapshot snapshot, Read(path));
+  const std::string filter = absl::GetFlag(FLAGS_filter);
   Print(format == "json"  ? SnapshotAsJson(snapshot, filter)
         : format == "csv" ? SnapshotAsCsv(snapshot, filter)
                           : SnapshotAsTable(snapshot, filter));
   return 0;
 }
 
+absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
+  if (arguments.size() == 1) return Dump(arguments[0]);
+  if (arguments.size() == 2 && arguments[0] == "plan") return Plan(arguments[1]);
+  if (arguments.size() == 2 && arguments[0] == "leaks") return Leaks(arguments[1]);
+  if (arguments.size() == 3 && arguments[0] == "diff") return Diff(arguments[1], arguments[2]);
+  return absl::InvalidArgumentError(
+      "give one file: bank-inspect SNAPSHOT, leaks SNAPSHOT or plan BLOB; or two: diff A B");
+}
+
 }  // namespace
 }  // namespace npubank
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> arguments =
-      npubank::ParseFlags("Prints the state of a bank from its snapshot.", argc, argv);
+  const std::vector<std::string> arguments = npubank::ParseFlags(npubank::Help(), argc, argv);
   const absl::StatusOr<int> exit_status = npubank::Run(arguments);
   return exit_status.ok() ? *exit_status : npubank::ExitStatus(exit_status.status());
 }

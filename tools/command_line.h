@@ -1,10 +1,14 @@
-// Command lines: absl flags, spelled with dashes.
+// Command lines: absl flags, spelled with dashes, and a help that shows them in groups.
 //
 //   ABSL_FLAG(std::string, prompt_ids, "", "token ids, comma-separated");
-//   int main(int argc, char** argv) { ParseFlags("What this program does.", argc, argv); ... }
+//   const ProgramHelp kHelp = {.name = "speak", .purpose = "continues a text",
+//                              .examples = {"speak --prompt-ids 1,2"},
+//                              .groups = {{"What to say", {{"prompt_ids", "IDS"}}}}};
+//   int main(int argc, char** argv) { ParseFlags(kHelp, argc, argv); ... }
 //
-// `--prompt-ids 1,2` and `--prompt_ids=1,2` are the same flag. A flag that is unknown, or an
-// argument that belongs to none, ends the program with one line and status 1.
+// `--prompt-ids 1,2` and `--prompt_ids=1,2` are the same flag. `--help` prints the help and ends the
+// program with status 0; a flag that is unknown, or whose value is of another kind, ends it with a
+// line that says so and status 1.
 #ifndef NPUBANK_TOOLS_COMMAND_LINE_H_
 #define NPUBANK_TOOLS_COMMAND_LINE_H_
 
@@ -13,15 +17,42 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace npubank {
+
+struct OptionHelp {
+  std::string flag;   // as ABSL_FLAG declares it; what it is for is said there
+  std::string value;  // what stands for its value: "FILE"; empty for a switch
+};
+
+struct OptionGroup {
+  std::string title;
+  std::vector<OptionHelp> options;
+};
+
+struct ProgramHelp {
+  std::string name;
+  std::string purpose;  // one line, after the name
+  std::vector<std::string> examples;
+  std::vector<OptionGroup> groups;
+};
+
+// What --help prints. A flag of the program that is in no group comes last, under "Other options".
+std::string HelpText(const ProgramHelp& help);
 
 // In place: dashes inside flags' names become underscores, as absl knows them. Values, and whatever
 // stands after a lone "--", are left alone.
 void RewriteDashes(int argc, char** argv);
 
 // Returns the arguments that are not flags, without the program's name.
-std::vector<std::string> ParseFlags(absl::string_view usage, int argc, char** argv);
+std::vector<std::string> ParseFlags(const ProgramHelp& help, int argc, char** argv);
+
+// InvalidArgument for the first of them: what programs say that take nothing but options.
+absl::Status RefuseArguments(absl::Span<const std::string> arguments);
+// InvalidArgument for the first of these flags that was given another value than its default:
+// `why` says where it belongs.
+absl::Status RefuseFlags(absl::Span<const absl::string_view> flags, absl::string_view why);
 
 // Prints "error: ..." on one line and returns the exit status 1; returns 0 for OK.
 int ExitStatus(const absl::Status& status);

@@ -30,7 +30,27 @@ ABSL_FLAG(std::string, dtype, "bf16", "bf16, f16 or f32");
 
 namespace {
 
-absl::Status Run() {
+npubank::ProgramHelp Help() {
+  return {.name = "make-checkpoint",
+          .purpose = "writes a Llama-shaped checkpoint of random but repeatable numbers",
+          .examples = {"make-checkpoint --out DIR                    about 110 M parameters, BF16",
+                       "make-checkpoint --out DIR --layers 2 --hidden 64 --heads 4 --kv-heads 2 "
+                       "--vocab 128 --dtype f32"},
+          .groups = {{"Where to", {{"out", "DIR"}}},
+                     {"Its shape",
+                      {{"layers", "N"},
+                       {"hidden", "N"},
+                       {"heads", "N"},
+                       {"kv_heads", "N"},
+                       {"intermediate", "N"},
+                       {"vocab", "N"},
+                       {"context", "N"},
+                       {"tied", ""}}},
+                     {"Its numbers", {{"dtype", "TYPE"}, {"seed", "N"}}}}};
+}
+
+absl::Status Run(int argc, char** argv) {
+  NPUBANK_RETURN_IF_ERROR(npubank::RefuseArguments(npubank::ParseFlags(Help(), argc, argv)));
   const std::string folder = absl::GetFlag(FLAGS_out);
   if (folder.empty()) return absl::InvalidArgumentError("--out is needed: the folder to write");
   npubank::CheckpointShape shape;
@@ -45,7 +65,9 @@ absl::Status Run() {
   shape.tied = absl::GetFlag(FLAGS_tied);
   const std::string dtype = absl::AsciiStrToUpper(absl::GetFlag(FLAGS_dtype));
   const auto element = npubank::ElementTypeFromName(dtype);
-  if (!element) return absl::InvalidArgumentError(absl::StrCat("unknown --dtype ", dtype));
+  if (!element)
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dtype '", absl::GetFlag(FLAGS_dtype), "' is not one of bf16, f16, f32"));
   shape.element = *element;
 
   NPUBANK_ASSIGN_OR_RETURN(const int64_t parameters, npubank::CountParameters(shape));
@@ -58,7 +80,4 @@ absl::Status Run() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  npubank::ParseFlags("Writes a Llama-shaped checkpoint of repeatable random numbers.", argc, argv);
-  return npubank::ExitStatus(Run());
-}
+int main(int argc, char** argv) { return npubank::ExitStatus(Run(argc, argv)); }

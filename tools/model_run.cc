@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "npubank/lazy_tensor/base/atomic_file.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/formats/vocabulary.h"
-#include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/tools/progress_bar.h"
 #include "npubank/tools/stopwatch.h"
 
@@ -98,14 +98,26 @@ SubmodelReport Describe(const Submodel& submodel) {
 absl::StatusOr<std::unique_ptr<ModelRun>> ModelRun::Load(const ModelRunOptions& options,
                                                          const BankPlace& place) {
   std::unique_ptr<ModelRun> run(new ModelRun);
-  run->place_ = place;
-  Stopwatch stopwatch;
-  NPUBANK_RETURN_IF_ERROR(run->LoadWeights(options));
-  run->report_.load_seconds = stopwatch.Seconds();
+  const Stopwatch stopwatch;
+  NPUBANK_RETURN_IF_ERROR(run->LoadWeights(options, place));
+  run->model_.load_seconds = stopwatch.Seconds();
+  run->Describe(options);
   return run;
 }
 
-absl::Status ModelRun::LoadWeights(const ModelRunOptions& options) {
+void ModelRun::Describe(const ModelRunOptions& options) {
+  model_.name = options.name;
+  model_.path = options.model;
+  std::map<uint64_t, uint64_t> bytes;  // by uid: the submodels share them
+  for (const Submodel& submodel : session_->submodels()) {
+    model_.submodels.push_back(npubank::Describe(submodel));
+    for (const Submodel::Weight& weight : submodel.weights())
+      bytes[weight.uid.value] = weight.bytes;
+  }
+  for (const auto& [uid, size] : bytes) model_.weight_bytes += size;
+}
+
+absl::Status ModelRun::LoadWeights(const ModelRunOptions& options, const BankPlace& place) {
   // The checkpoint goes when this returns: nothing needs its files any more.
   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<const Checkpoint> checkpoint,
                            Checkpoint::Open(options.model));
@@ -113,7 +125,7 @@ absl::Status ModelRun::LoadWeights(const ModelRunOptions& options) {
   NPUBANK_ASSIGN_OR_RETURN(tokenizer_, FindTokenizer(*checkpoint));
   const Stopwatch compiling;
   NPUBANK_ASSIGN_OR_RETURN(std::vector<std::string> blobs, CompileSubmodels(*checkpoint, options));
-  report_.compile_seconds = compiling.Seconds();
+  model_.compile_seconds = compiling.Seconds();
   ProgressBar bar("loading weights");
   SessionOptions session;
   session.name = options.name;
@@ -124,7 +136,7 @@ absl::Status ModelRun::LoadWeights(const ModelRunOptions& options) {
     NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<const Checkpoint> again, Checkpoint::Open(path));
     return FinderOver(std::move(again));
   };
-  NPUBANK_ASSIGN_OR_RETURN(session_, Session::Load(place_.device, place_.memory, place_.bank, blobs,
+  NPUBANK_ASSIGN_OR_RETURN(session_, Session::Load(place.device, place.memory, place.bank, blobs,
                                                    FinderOver(checkpoint), session));
   return absl::OkStatus();
 }
@@ -160,12 +172,12 @@ absl::Status ModelRun::Generate(const std::vector<int32_t>& prompt, int64_t toke
   Stopwatch prompt_watch;
   NPUBANK_ASSIGN_OR_RETURN(absl::Span<const float> logits, session_->Feed(prompt));
   const double prompt_seconds = prompt_watch.Seconds();
-  report_.first_token_seconds = prompt_seconds;
+  speech_.first_token_seconds = prompt_seconds;
 
-  report_.ids = prompt;
+  speech_.ids = prompt;
   const auto append = [&](int32_t token) {
-    const int32_t previous = report_.ids.back();
-    report_.ids.push_back(token);
+    const int32_t previous = speech_.ids.back();
+    speech_.ids.push_back(token);
     if (tokenizer_) emit(tokenizer_->DecodeOne(previous, token));
   };
   for (size_t i = 1; tokenizer_ && i < prompt.size(); ++i)
@@ -182,44 +194,13 @@ absl::Status ModelRun::Generate(const std::vector<int32_t>& prompt, int64_t toke
   }
   const double seconds = watch.Seconds();
   if (tokenizer_)
-    report_.text = tokenizer_->Decode(std::vector<int64_t>(report_.ids.begin(), report_.ids.end()));
-  report_.prompt_tokens = prompt.size();
-  report_.generated_tokens = made;
-  report_.prompt_tokens_per_second = prompt.size() / prompt_seconds;
+    speech_.text = tokenizer_->Decode(std::vector<int64_t>(speech_.ids.begin(), speech_.ids.end()));
+  speech_.prompt_tokens = prompt.size();
+  speech_.generated_tokens = made;
+  speech_.prompt_tokens_per_second = prompt.size() / prompt_seconds;
   // The first token came with the prompt's logits.
-  report_.generated_tokens_per_second = made > 1 ? (made - 1) / seconds : 0;
+  speech_.generated_tokens_per_second = made > 1 ? (made - 1) / seconds : 0;
   return absl::OkStatus();
-}
-
-std::vector<SubmodelReport> ModelRun::DescribeSubmodels() const {
-  std::vector<SubmodelReport> reports;
-  for (const Submodel& submodel : session_->submodels()) reports.push_back(Describe(submodel));
-  return reports;
-}
-
-RunReport ModelRun::Report() {
-  RunReport report = report_;
-  const BankTotals totals = place_.bank->Totals();
-  const DeviceUsage usage = place_.memory->Usage();
-  report.device = place_.device->name();
-  report.submodels = DescribeSubmodels();
-  report.unique_weights = totals.unique_tensors;
-  report.weight_bytes = totals.unique_bytes;
-  report.shared_bytes_saved = totals.shared_bytes_saved;
-  report.device_weight_bytes = totals.device_bytes;
-  report.memory_strategy = std::string(MemoryStrategyName(place_.memory->strategy()));
-  report.memory_notices = place_.memory->notices();
-  report.imported_bytes = usage.imported_bytes;
-  report.device_bytes = place_.device->AllocatedBytes().value_or(usage.held_bytes);
-  report.device_peak_bytes = place_.PeakBytes();
-  report.expected_peak_bytes = totals.device_bytes + session_->device_bytes();
-  report.arena_bytes = session_->arena_bytes();
-  report.cache_bytes = session_->cache_bytes();
-  report.transformations = totals.transformations;
-  report.cache_hits = totals.cache_hits;
-  report.live_source_bytes = LiveSourceBytes();
-  report.peak_memory = monitor_.Peak();
-  return report;
 }
 
 }  // namespace npubank

@@ -1,9 +1,9 @@
-// ModelRun: one model loaded on a bank and made to speak: what bank-run does, as a noun.
+// ModelRun: one model loaded on a bank and made to speak.
 //
 //   NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<ModelRun> run, ModelRun::Load(options, place));
-//   NPUBANK_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, run->PromptIds());
+//   NPUBANK_ASSIGN_OR_RETURN(std::vector<int32_t> prompt, run->Encode("Once upon a time"));
 //   NPUBANK_RETURN_IF_ERROR(run->Generate(prompt, 100, [](absl::string_view text) { ... }));
-//   std::cout << ReportAsText(run->Report());
+//   run->speech().ids;
 //
 // Threads: one at a time. Errors name the file, tensor or option to mend.
 #ifndef NPUBANK_TOOLS_MODEL_RUN_H_
@@ -22,7 +22,6 @@
 #include "npubank/compiler_stub/compile.h"
 #include "npubank/runtime/session.h"
 #include "npubank/tools/bank_place.h"
-#include "npubank/tools/reports/memory_monitor.h"
 #include "npubank/tools/reports/run_report.h"
 #include "npubank/tools/tokenizer.h"
 
@@ -54,25 +53,28 @@ class ModelRun {
   absl::Status Prepare() { return session_->Prepare(); }
   // It is another model's turn: see Session::Pause.
   void Pause() { session_->Pause(); }
+  absl::StatusOr<SleepReport> Sleep() { return session_->Sleep(); }
   // Ready to run again; returns the bytes of the weights that had to come back.
   absl::StatusOr<uint64_t> Resume();
 
-  RunReport Report();
-  std::vector<SubmodelReport> DescribeSubmodels() const;
+  // The model as it was loaded; its name and path are those of the options.
+  const ModelReport& model() const { return model_; }
+  // What the last Generate said and measured.
+  const TurnReport& speech() const { return speech_; }
   Session& session() { return *session_; }
   const Session& session() const { return *session_; }
 
  private:
   ModelRun() = default;
-  absl::Status LoadWeights(const ModelRunOptions& options);
+  absl::Status LoadWeights(const ModelRunOptions& options, const BankPlace& place);
+  void Describe(const ModelRunOptions& options);
   bool Ends(int32_t token) const;
 
-  MemoryMonitor monitor_;
-  BankPlace place_;
   ModelConfig config_;
   std::optional<Tokenizer> tokenizer_;
   std::unique_ptr<Session> session_;
-  RunReport report_;
+  ModelReport model_;
+  TurnReport speech_;
 };
 
 }  // namespace npubank

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,21 +25,6 @@ std::string NameFor(const std::string& path, const std::set<std::string>& taken)
   return name;
 }
 
-// A model's weights, each once: its submodels share them.
-std::map<uint64_t, uint64_t> BytesByUid(const Session& session) {
-  std::map<uint64_t, uint64_t> bytes;
-  for (const Submodel& submodel : session.submodels())
-    for (const Submodel::Weight& weight : submodel.weights())
-      bytes[weight.uid.value] = weight.bytes;
-  return bytes;
-}
-
-uint64_t Sum(const std::map<uint64_t, uint64_t>& bytes) {
-  uint64_t sum = 0;
-  for (const auto& [uid, size] : bytes) sum += size;
-  return sum;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ModelTurns>> ModelTurns::Load(
@@ -46,63 +32,108 @@ absl::StatusOr<std::unique_ptr<ModelTurns>> ModelTurns::Load(
   std::unique_ptr<ModelTurns> turns(new ModelTurns);
   turns->place_ = place;
   std::set<std::string> taken;
+  const bool several = models.size() > 1;
   for (const ModelRunOptions& model : models) {
     ModelRunOptions options = model;
-    options.name = NameFor(model.model, taken);
-    taken.insert(options.name);
+    const std::string name = NameFor(model.model, taken);
+    taken.insert(name);
+    if (several) options.name = name;
     absl::StatusOr<std::unique_ptr<ModelRun>> run = ModelRun::Load(options, place);
-    if (!run.ok()) return Annotate(run.status(), absl::StrCat("model ", options.name));
-    (*run)->Pause();
+    if (!run.ok())
+      return several ? Annotate(run.status(), absl::StrCat("model '", name, "'")) : run.status();
+    if (several) (*run)->Pause();
     turns->NoteSharing();
-    turns->report_.models.push_back({.name = options.name,
-                                     .path = model.model,
-                                     .load_seconds = (*run)->Report().load_seconds,
-                                     .weight_bytes = Sum(BytesByUid((*run)->session())),
-                                     .submodels = (*run)->DescribeSubmodels()});
-    turns->players_.push_back({options.name, *std::move(run)});
+    turns->report_.models.push_back((*run)->model());
+    turns->report_.models.back().name = name;
+    turns->players_.push_back({*std::move(run), {}});
   }
+  if (!several) turns->current_ = &turns->players_[0];
   return turns;
+}
+
+absl::Status ModelTurns::Of(const Player& player, const absl::Status& status) const {
+  if (status.ok() || players_.size() == 1) return status;
+  return Annotate(status,
+                  absl::StrCat("model '", report_.models[&player - players_.data()].name, "'"));
 }
 
 absl::Status ModelTurns::Take(const PromptOf& prompt, const TurnsOptions& options,
                               const Emit& emit) {
+  const bool several = players_.size() > 1 || options.rounds > 1;
   for (int64_t round = 0; round < options.rounds; ++round) {
     for (Player& player : players_) {
-      emit(absl::StrCat("[", player.name, "] "));
-      const absl::Status status = TakeOne(player, round, prompt, options.tokens, emit);
-      if (!status.ok()) return Annotate(status, absl::StrCat("model ", player.name));
+      absl::StatusOr<std::vector<int32_t>> ids = prompt(*player.run, round);
+      if (!ids.ok()) return Of(player, ids.status());
+      player.prompt = *std::move(ids);
+      if (several) emit(absl::StrCat("[", report_.models[&player - players_.data()].name, "] "));
+      NPUBANK_RETURN_IF_ERROR(Of(player, TakeOne(player, round, options.tokens, emit)));
       emit("\n");
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status ModelTurns::TakeOne(Player& player, int64_t round, const PromptOf& prompt,
-                                 int64_t tokens, const Emit& emit) {
-  NPUBANK_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, prompt(*player.run, round));
+absl::Status ModelTurns::TakeOne(Player& player, int64_t round, int64_t tokens, const Emit& emit) {
   const BankTotals before = place_.bank->Totals();
-  TurnReport turn;
-  Stopwatch stopwatch;
+  const Stopwatch stopwatch;
   if (current_ != nullptr && current_ != &player) current_->run->Pause();
   current_ = &player;
-  NPUBANK_ASSIGN_OR_RETURN(turn.bytes_brought_back, player.run->Resume());
-  turn.switch_seconds = stopwatch.Seconds();
+  NPUBANK_ASSIGN_OR_RETURN(const uint64_t brought_back, player.run->Resume());
+  const double switch_seconds = stopwatch.Seconds();
   const BankTotals after = place_.bank->Totals();
   NoteSharing();
-  NPUBANK_RETURN_IF_ERROR(player.run->Generate(ids, tokens, emit));
-  RunReport run = player.run->Report();
+  NPUBANK_RETURN_IF_ERROR(player.run->Generate(player.prompt, tokens, emit));
+  TurnReport turn = player.run->speech();
   turn.round = round;
-  turn.model = player.name;
+  turn.model = report_.models[&player - players_.data()].name;
+  turn.switch_seconds = switch_seconds;
+  turn.bytes_brought_back = brought_back;
   turn.evictions = after.evictions - before.evictions;
   turn.transformations = after.transformations - before.transformations;
   turn.cache_hits = after.cache_hits - before.cache_hits;
-  turn.first_token_seconds = run.first_token_seconds;
-  turn.prompt_tokens = run.prompt_tokens;
-  turn.generated_tokens = run.generated_tokens;
-  turn.generated_tokens_per_second = run.generated_tokens_per_second;
-  turn.ids = std::move(run.ids);
-  turn.text = std::move(run.text);
   report_.turns.push_back(std::move(turn));
+  return absl::OkStatus();
+}
+
+absl::Status ModelTurns::Prepare() {
+  return players_.size() == 1 ? players_[0].run->Prepare() : absl::OkStatus();
+}
+
+absl::Status ModelTurns::PutToSleep(SleepFigures& figures) {
+  for (Player& player : players_) {
+    const absl::StatusOr<SleepReport> slept = player.run->Sleep();
+    if (!slept.ok()) return Of(player, slept.status());
+    figures.bytes_given_back += slept->bytes_given_back;
+    figures.bytes_leased += slept->bytes_leased;
+    figures.bytes_without_way_back += slept->bytes_without_way_back;
+  }
+  current_ = nullptr;
+  figures.weight_bytes_left = place_.bank->Totals().device_bytes;
+  figures.device_bytes = DeviceBytes();
+  return absl::OkStatus();
+}
+
+absl::Status ModelTurns::WakeOne(Player& player, SleepFigures& figures) {
+  const Stopwatch stopwatch;
+  if (current_ != nullptr) current_->run->Pause();
+  current_ = &player;
+  NPUBANK_ASSIGN_OR_RETURN(const uint64_t brought_back, player.run->Resume());
+  figures.wake_seconds += stopwatch.Seconds();
+  figures.bytes_brought_back += brought_back;
+  if (player.prompt.empty()) return absl::OkStatus();
+  const TurnReport before = player.run->speech();
+  const auto silent = [](absl::string_view) {};
+  NPUBANK_RETURN_IF_ERROR(
+      player.run->Generate(player.prompt, static_cast<int64_t>(before.generated_tokens), silent));
+  figures.same_ids = figures.same_ids && player.run->speech().ids == before.ids;
+  return absl::OkStatus();
+}
+
+absl::Status ModelTurns::SleepAndWake() {
+  SleepFigures figures;
+  NPUBANK_RETURN_IF_ERROR(PutToSleep(figures));
+  for (Player& player : players_) NPUBANK_RETURN_IF_ERROR(Of(player, WakeOne(player, figures)));
+  report_.sleep = figures;
   return absl::OkStatus();
 }
 
@@ -112,31 +143,59 @@ void ModelTurns::NoteSharing() {
 }
 
 uint64_t ModelTurns::BytesSharedByRecipe() const {
-  std::map<uint64_t, uint64_t> all;
+  std::map<uint64_t, uint64_t> unique;
   uint64_t apart = 0;
   for (const Player& player : players_) {
-    const std::map<uint64_t, uint64_t> own = BytesByUid(player.run->session());
-    apart += Sum(own);
-    all.insert(own.begin(), own.end());
+    apart += player.run->model().weight_bytes;
+    for (const Submodel& submodel : player.run->session().submodels())
+      for (const Submodel::Weight& weight : submodel.weights())
+        unique[weight.uid.value] = weight.bytes;
   }
-  return apart - Sum(all);
+  for (const auto& [uid, size] : unique) apart -= size;
+  return apart;
 }
 
-TurnsReport ModelTurns::Report() {
-  TurnsReport report = report_;
+uint64_t ModelTurns::DeviceBytes() const {
+  return place_.device->AllocatedBytes().value_or(place_.memory->Usage().held_bytes);
+}
+
+AuditFigures ModelTurns::Audit() const {
+  AuditFigures figures;
+  for (const Player& player : players_) figures.other_bytes += player.run->session().device_bytes();
+  const AuditReport audit = place_.bank->Audit(figures.other_bytes);
+  figures.weight_bytes = audit.device_bytes_booked;
+  figures.counted_bytes = audit.device_bytes_counted;
+  const absl::StatusOr<uint64_t> driver = place_.memory->DriverBytes();
+  if (driver.ok()) figures.driver_bytes = *driver;
+  figures.discrepancies = audit.discrepancies;
+  return figures;
+}
+
+RunReport ModelTurns::Report() {
+  RunReport report = report_;
   const BankTotals totals = place_.bank->Totals();
-  const DeviceUsage usage = place_.memory->Usage();
   report.device = place_.device->name();
   report.memory_strategy = std::string(MemoryStrategyName(place_.memory->strategy()));
   report.memory_notices = place_.memory->notices();
   report.unique_weights = totals.unique_tensors;
   report.weight_bytes = totals.unique_bytes;
+  report.shared_bytes_saved = totals.shared_bytes_saved;
   report.shared_by_recipe_bytes = BytesSharedByRecipe();
+  report.device_weight_bytes = totals.device_bytes;
+  report.imported_bytes = place_.memory->Usage().imported_bytes;
   report.evictions = totals.evictions;
   report.transformations = totals.transformations;
   report.cache_hits = totals.cache_hits;
-  report.device_bytes = place_.device->AllocatedBytes().value_or(usage.held_bytes);
+  report.device_bytes = DeviceBytes();
   report.device_peak_bytes = place_.PeakBytes();
+  report.expected_peak_bytes = totals.device_bytes;
+  for (const Player& player : players_) {
+    const Session& session = player.run->session();
+    report.expected_peak_bytes += session.device_bytes();
+    report.arena_bytes = std::max(report.arena_bytes, session.arena_bytes());
+    report.cache_bytes += session.cache_bytes();
+  }
+  report.audit = Audit();
   report.live_source_bytes = LiveSourceBytes();
   report.peak_memory = monitor_.Peak();
   return report;

@@ -1,21 +1,22 @@
-// ModelTurns: several models on one bank, each generating in its turn; what bank-run does with more
-// than one --model.
+// ModelTurns: one model or several on one bank, each generating in its turn, and a report of what it
+// cost: what bank-run does, as a noun.
 //
 //   NPUBANK_ASSIGN_OR_RETURN(auto turns, ModelTurns::Load(models, place));
 //   NPUBANK_RETURN_IF_ERROR(turns->Take(prompt_of, {.rounds = 3, .tokens = 20}, emit));
-//   std::cout << TurnsReportAsText(turns->Report());
+//   NPUBANK_RETURN_IF_ERROR(turns->SleepAndWake());
+//   std::cout << ReportAsText(turns->Report());
 //
-// A model that has had its turn pauses: its weights stay as long as nobody needs their room. So on a
-// budget for all of them a switch costs milliseconds, and on a smaller one as much as it takes to
-// bring back what had to leave.
-// Threads: one at a time. Errors: those of ModelRun, in front of them the model.
+// Of several models the one that has had its turn pauses: its weights stay as long as nobody needs
+// their room. So on a budget for all of them a switch costs milliseconds, and on a smaller one as
+// much as it takes to bring back what had to leave.
+// Threads: one at a time. Errors: those of ModelRun, in front of them the model where there are
+// several.
 #ifndef NPUBANK_TOOLS_MODEL_TURNS_H_
 #define NPUBANK_TOOLS_MODEL_TURNS_H_
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,7 +26,7 @@
 #include "npubank/tools/bank_place.h"
 #include "npubank/tools/model_run.h"
 #include "npubank/tools/reports/memory_monitor.h"
-#include "npubank/tools/reports/turns_report.h"
+#include "npubank/tools/reports/run_report.h"
 
 namespace npubank {
 
@@ -36,7 +37,7 @@ struct TurnsOptions {
 
 class ModelTurns {
  public:
-  // Loads one after the other; each pauses when it is loaded.
+  // Loads one after the other; each of several pauses when it is loaded.
   static absl::StatusOr<std::unique_ptr<ModelTurns>> Load(absl::Span<const ModelRunOptions> models,
                                                           const BankPlace& place);
 
@@ -45,26 +46,36 @@ class ModelTurns {
       std::function<absl::StatusOr<std::vector<int32_t>>(const ModelRun& model, int64_t round)>;
   using Emit = std::function<void(absl::string_view text)>;
   absl::Status Take(const PromptOf& prompt, const TurnsOptions& options, const Emit& emit);
+  // No turns: allocates what a single model's run would need.
+  absl::Status Prepare();
+  // Puts all models to sleep, then wakes each: by saying again what it said last, if it has spoken.
+  // The report tells what went and whether they said the same.
+  absl::Status SleepAndWake();
 
-  TurnsReport Report();
+  RunReport Report();
 
  private:
   struct Player {
-    std::string name;
     std::unique_ptr<ModelRun> run;
+    std::vector<int32_t> prompt;  // of its last turn
   };
 
   ModelTurns() = default;
-  absl::Status TakeOne(Player& player, int64_t round, const PromptOf& prompt, int64_t tokens,
-                       const Emit& emit);
+  // Whose error it is, where that is not plain.
+  absl::Status Of(const Player& player, const absl::Status& status) const;
+  absl::Status TakeOne(Player& player, int64_t round, int64_t tokens, const Emit& emit);
+  absl::Status PutToSleep(SleepFigures& figures);
+  absl::Status WakeOne(Player& player, SleepFigures& figures);
   void NoteSharing();
   uint64_t BytesSharedByRecipe() const;
+  uint64_t DeviceBytes() const;
+  AuditFigures Audit() const;
 
   MemoryMonitor monitor_;
   BankPlace place_;
   std::vector<Player> players_;
   Player* current_ = nullptr;  // the one that is not paused
-  TurnsReport report_;
+  RunReport report_;
 };
 
 }  // namespace npubank

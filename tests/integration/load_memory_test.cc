@@ -56,7 +56,7 @@ std::unique_ptr<ModelRun> LoadModel(const BankPlace& place, const TestModel& mod
 std::vector<int32_t> Generate(ModelRun& run) {
   const absl::Status status = run.Generate({1, 5, 9, 2, 7, 3}, 3, [](absl::string_view) {});
   EXPECT_TRUE(status.ok()) << status;
-  return run.Report().ids;
+  return run.speech().ids;
 }
 
 std::vector<int32_t> IdsOnCommittedMemory(const TestModel& model, WeightFormat weights) {

@@ -196,7 +196,9 @@ TEST_F(PlanTest, ABadBlobOrPlaceForItsPictureGetsOneClearLine) {
     EXPECT_EQ(result.out, "");
   };
   refused({blob, "--svg", model_.file("nowhere") + "/a.svg"}, "nowhere/a.svg");
-  refused({blob, "--svg", model_.file("a.svg"), "--function", "none"}, "no function none");
+  refused({blob, "--svg", model_.file("a.svg"), "--function", "none"}, "no function 'none'");
+  refused({blob, "--function", "nope"}, "no function 'nope'");
+  refused({blob, "--format", "json"}, "--format");
   refused({model_.file("none.npbs")}, "none.npbs");
   refused({model_.file("config.json")}, "config.json");
   const std::string bytes = ReadWholeFile(blob);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -19,10 +20,13 @@
 namespace npubank {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::string kBankRun = NPUBANK_BIN "/bank-run";
 const std::string kBankInspect = NPUBANK_BIN "/bank-inspect";
+const std::string kMakeCheckpoint = NPUBANK_BIN "/make-checkpoint";
 
 class ProgramsTest : public ::testing::Test {
  protected:
@@ -92,6 +96,10 @@ TEST_F(ProgramsTest, TheJsonReportHasEveryDocumentedKeyAndItsFiguresAgree) {
                           "weight_bytes",
                           "shared_bytes_saved",
                           "device_weight_bytes",
+                          "models",
+                          "turns",
+                          "audit",
+                          "cache_notices",
                           "device_bytes",
                           "device_peak_bytes",
                           "arena_bytes",
@@ -211,6 +219,7 @@ TEST_F(TurnsTest, EachModelSaysInItsTurnsWhatItSaysAlone) {
   EXPECT_NE(json["turns"][0]["ids"], json["turns"][1]["ids"]);
   EXPECT_EQ(json["evictions"], 0);
   EXPECT_EQ(json["shared_by_recipe_bytes"], 0);
+  EXPECT_EQ(json["audit"]["clean"], true) << json["audit"];
   EXPECT_EQ(json["live_source_bytes"], 0);
 }
 
@@ -228,6 +237,15 @@ TEST_F(TurnsTest, OnABudgetForOneModelTheOtherLeavesAndSaysTheSameWhenItIsBack) 
     EXPECT_GT(tight["turns"][turn]["bytes_brought_back"], 0) << turn;
   }
   EXPECT_EQ(tight["live_source_bytes"], 0);
+}
+
+TEST_F(TurnsTest, SeveralModelsSleepTogetherAndEachSaysTheSameWhenItIsBack) {
+  const nlohmann::json json = Turns({model_.folder(), other_.folder()},
+                                    {"--prompt-ids", "1,2,3", "--sleep", "--memory", "committed"});
+  EXPECT_EQ(json["sleep"]["weight_bytes_left"], 0);
+  EXPECT_EQ(json["sleep"]["bytes_brought_back"], json["weight_bytes"]);
+  EXPECT_EQ(json["sleep"]["same_ids"], true);
+  EXPECT_EQ(json["audit"]["clean"], true) << json["audit"];
 }
 
 TEST_F(TurnsTest, ACopyOfAModelCostsNothingMore) {
@@ -331,10 +349,105 @@ TEST_F(ProgramsTest, APromptLongerThanTheContextIsOneLine) {
 }
 
 TEST_F(ProgramsTest, BadFlagsAreOneLine) {
-  ExpectOneClearLine(RunProgram(BankRun({"--prompt-ids", "1,x"})), "x");
-  ExpectOneClearLine(RunProgram(BankRun({"--weights", "f12"})), "f12");
-  ExpectOneClearLine(RunProgram(BankRun({"--prompt", "hello"})), "tokens.json");
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& what) {
+    ExpectOneClearLine(RunProgram(BankRun(more)), what);
+  };
+  refused({"--prompt-ids", "1,x"}, "'x'");
+  refused({"--weights", "f12"}, "'f12' is not one of keep");
+  refused({"--prompt", "hello"}, "tokens.json");
+  refused({"--tokens", "-5"}, "--tokens '-5'");
+  refused({"--workers", "-2"}, "--workers '-2'");
+  refused({"--chunk", "0"}, "--chunk '0'");
+  refused({"stray"}, "'stray'");
+  refused({"--prompt", "hello", "--prompt-ids", "1,2"}, "--prompt and --prompt-ids");
   ExpectOneClearLine(RunProgram({kBankRun}), "--model");
+  ExpectOneClearLine(RunProgram({kMakeCheckpoint, "--out", model_.file("new"), "stray"}),
+                     "'stray'");
+  EXPECT_FALSE(std::filesystem::exists(model_.file("new")));
+}
+
+TEST_F(ProgramsTest, AnUnknownFlagIsSaidToBeOne) {
+  const ProgramResult result = RunProgram({kBankRun, "--modle", model_.folder()});
+  EXPECT_EQ(result.exit_status, 1);
+  EXPECT_THAT(result.error, HasSubstr("modle"));
+  EXPECT_EQ(result.out, "");
+}
+
+TEST_F(ProgramsTest, HelpShowsEveryOptionInItsGroupWithExamples) {
+  const std::map<std::string, std::vector<std::string>> programs = {
+      {"bank-run", {"--model PATH", "--prompt-ids IDS", "--save-blobs DIR", "(default: f16)"}},
+      {"bank-inspect", {"--sort KEY", "--svg FILE", "bank-inspect leaks", "bank-inspect diff"}},
+      {"make-checkpoint", {"--kv-heads N", "--dtype TYPE", "(default: 32000)"}},
+      {"load-benchmark", {"--small"}},
+      {"memory-benchmark", {"trace.txt"}}};
+  for (const auto& [program, parts] : programs) {
+    for (const char* spelling : {"--help", "-h"}) {
+      const ProgramResult result = RunProgram({NPUBANK_BIN "/" + program, spelling});
+      EXPECT_EQ(result.exit_status, 0) << program;
+      EXPECT_EQ(result.error, "");
+      EXPECT_EQ(result.out.rfind(program + " ", 0), 0u) << result.out;
+      EXPECT_THAT(result.out, HasSubstr("\nExamples:\n  " + program));
+      for (const std::string& part : parts) EXPECT_THAT(result.out, HasSubstr(part));
+      EXPECT_THAT(result.out, Not(HasSubstr("Other options"))) << "every option has a group";
+    }
+  }
+}
+
+TEST_F(ProgramsTest, AModelThatHasSleptSaysTheSameAndTheReportSaysWhatWent) {
+  const std::vector<std::string> speak = {"--prompt-ids", "1,2,3", "--tokens", "5",
+                                          "--report",     "json",  "--sleep"};
+  for (const char* memory : {"committed", "placed", "imported"}) {
+    std::vector<std::string> more = speak;
+    more.insert(more.end(), {"--memory", memory});
+    const nlohmann::json json = JsonOf(RunProgram(BankRun(more)));
+    const nlohmann::json sleep = json["sleep"];
+    EXPECT_EQ(sleep["bytes_given_back"], json["device_weight_bytes"]) << memory;
+    EXPECT_EQ(sleep["weight_bytes_left"], 0);
+    EXPECT_LT(sleep["device_bytes"], json["device_bytes"]);
+    EXPECT_EQ(sleep["bytes_brought_back"], json["weight_bytes"]);
+    EXPECT_EQ(sleep["same_ids"], true);
+    EXPECT_EQ(json["transformations"], 2 * json["unique_weights"].get<int>());
+    EXPECT_EQ(json["generated_tokens"], 5);
+    EXPECT_EQ(json["audit"]["clean"], true) << json["audit"];
+  }
+  const ProgramResult text = RunProgram(BankRun({"--tokens", "5", "--sleep"}));
+  EXPECT_THAT(text.out, ContainsRegex("slept +weights gave .* stayed .* the driver held"));
+  EXPECT_THAT(text.out, ContainsRegex("woke +.* said the same\n"));
+  const nlohmann::json quiet =
+      JsonOf(RunProgram(BankRun({"--load-only", "--sleep", "--report", "json"})));
+  EXPECT_EQ(quiet["sleep"]["bytes_brought_back"], quiet["weight_bytes"]);
+}
+
+TEST_F(ProgramsTest, TheAuditIsInTheReport) {
+  const ProgramResult text = RunProgram(BankRun({"--tokens", "2", "--memory", "committed"}));
+  EXPECT_THAT(text.out, ContainsRegex("audit +OK: weights .* activations .* driver "));
+  const nlohmann::json json = JsonOf(RunProgram(BankRun({"--tokens", "2", "--report", "json"})));
+  const nlohmann::json audit = json["audit"];
+  EXPECT_EQ(audit["clean"], true);
+  EXPECT_EQ(audit["discrepancies"].size(), 0u);
+  EXPECT_EQ(audit["weight_bytes"], json["device_weight_bytes"]);
+  EXPECT_EQ(audit["weight_bytes"].get<uint64_t>() + audit["other_bytes"].get<uint64_t>(),
+            audit["counted_bytes"]);
+  EXPECT_GE(audit["driver_bytes"], audit["counted_bytes"]);
+}
+
+TEST_F(ProgramsTest, ACacheThatCannotBeWrittenIsSaidOnceAndCostsOnlyTheCache) {
+  const std::string cache = "/proc/weights.cache";
+  const std::vector<std::string> more = {"--prompt-ids", "1,2,3", "--tokens", "5",
+                                         "--cache",      cache};
+  const ProgramResult text = RunProgram(BankRun(more));
+  EXPECT_EQ(text.exit_status, 0) << text.error;
+  EXPECT_EQ(std::count(text.error.begin(), text.error.end(), '\n'), 1) << text.error;
+  EXPECT_THAT(text.error, HasSubstr(cache));
+  EXPECT_THAT(text.out, ContainsRegex("weights cache +.*/proc/weights.cache"));
+  std::vector<std::string> as_json = more;
+  as_json.insert(as_json.end(), {"--report", "json"});
+  const nlohmann::json json = JsonOf(RunProgram(BankRun(as_json)));
+  ASSERT_EQ(json["cache_notices"].size(), 1u) << json["cache_notices"];
+  EXPECT_THAT(json["cache_notices"][0].get<std::string>(), HasSubstr(cache));
+  const std::vector<std::string> plain = {"--prompt-ids", "1,2,3", "--tokens", "5",
+                                          "--report",     "json"};
+  EXPECT_EQ(json["ids"], JsonOf(RunProgram(BankRun(plain)))["ids"]);
 }
 
 TEST_F(ProgramsTest, TheDeviceThatIsFoundMustBeTheOneThatWasAskedFor) {

@@ -48,8 +48,8 @@ class StoriesTest : public NpuTest {
       const std::vector<int32_t> ids = expected["ids"];
       ASSERT_TRUE(
           run.Generate(*prompt, ids.size() - prompt->size(), [](absl::string_view) {}).ok());
-      EXPECT_EQ(run.Report().ids, ids) << "prompt: " << text;
-      EXPECT_EQ(run.Report().text, expected["text"]) << "prompt: " << text;
+      EXPECT_EQ(run.speech().ids, ids) << "prompt: " << text;
+      EXPECT_EQ(run.speech().text, expected["text"]) << "prompt: " << text;
     }
   }
 };
@@ -143,18 +143,19 @@ TEST_F(StoriesTest, BothSubmodelsShareEveryWeightAndNoSourceByteIsLeft) {
   auto run = Load(StoriesFolder(), WeightFormat::kF32);
   ASSERT_NE(run, nullptr);
   EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
-  const RunReport report = run->Report();
-  ASSERT_EQ(report.submodels.size(), 2u);
-  EXPECT_EQ(report.submodels[0].hits, 0u);
-  EXPECT_EQ(report.submodels[1].hits, report.submodels[1].weights);
-  EXPECT_EQ(report.weight_bytes, report.submodels[0].weight_bytes);
-  EXPECT_EQ(report.shared_bytes_saved, report.submodels[1].weight_bytes);
+  const std::vector<SubmodelReport>& submodels = run->model().submodels;
+  ASSERT_EQ(submodels.size(), 2u);
+  EXPECT_EQ(submodels[0].hits, 0u);
+  EXPECT_EQ(submodels[1].hits, submodels[1].weights);
+  const BankTotals totals = place_.bank->Totals();
+  EXPECT_EQ(totals.unique_bytes, submodels[0].weight_bytes);
+  EXPECT_EQ(totals.shared_bytes_saved, submodels[1].weight_bytes);
   // 5 layers of 9 weights, the final norm, and the embedding table, which is also the head.
-  EXPECT_EQ(report.unique_weights, 5 * 9 + 2u);
-  EXPECT_EQ(report.weight_bytes, 260032u * 4);
-  EXPECT_GE(report.device_weight_bytes, report.weight_bytes);
-  EXPECT_LE(report.device_weight_bytes, report.weight_bytes + report.unique_weights * 4096);
-  EXPECT_EQ(Driver().live_bytes, report.device_weight_bytes);
+  EXPECT_EQ(totals.unique_tensors, 5 * 9 + 2u);
+  EXPECT_EQ(totals.unique_bytes, 260032u * 4);
+  EXPECT_GE(totals.device_bytes, totals.unique_bytes);
+  EXPECT_LE(totals.device_bytes, totals.unique_bytes + totals.unique_tensors * 4096);
+  EXPECT_EQ(Driver().live_bytes, totals.device_bytes);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@
 #include "npubank/tools/bank_place.h"
 #include "npubank/tools/checkpoint_writer.h"
 #include "npubank/tools/command_line.h"
-#include "npubank/tools/model_run.h"
+#include "npubank/tools/model_turns.h"
 #include "npubank/tools/reports/memory_monitor.h"
 #include "npubank/tools/stopwatch.h"
 
@@ -75,15 +75,16 @@ absl::StatusOr<Figures> Load(WeightFormat weights, BankOptions options) {
   ModelRunOptions run_options;
   run_options.model = absl::GetFlag(FLAGS_model);
   run_options.weights = weights;
-  NPUBANK_ASSIGN_OR_RETURN(const std::unique_ptr<ModelRun> run, ModelRun::Load(run_options, place));
+  NPUBANK_ASSIGN_OR_RETURN(const std::unique_ptr<ModelTurns> run,
+                           ModelTurns::Load({run_options}, place));
   NPUBANK_RETURN_IF_ERROR(run->Prepare());
   const RunReport report = run->Report();
   if (cache != nullptr) NPUBANK_RETURN_IF_ERROR(cache->Save());
   level_zero::SoftwareNpuStatistics statistics;
   place.device->software()->pfnGetStatistics(&statistics);
   return Figures{
-      {"seconds", report.load_seconds},
-      {"compile_seconds", report.compile_seconds},
+      {"seconds", report.load_seconds()},
+      {"compile_seconds", report.compile_seconds()},
       {"weight_bytes", static_cast<double>(report.weight_bytes)},
       {"activation_bytes", static_cast<double>(report.arena_bytes + report.cache_bytes)},
       {"anonymous_bytes", static_cast<double>(report.peak_memory.anonymous_bytes - before)},
@@ -264,6 +265,16 @@ absl::Status MakeModel(const std::string& folder) {
   return WriteCheckpoint(shape, folder);
 }
 
+ProgramHelp Help() {
+  return {.name = "load-benchmark",
+          .purpose = "loads a model kept, transformed and from a cache file, beside memcpy",
+          .examples = {"load-benchmark            a made-up checkpoint of 1.1 G parameters, 2.2 GB",
+                       "load-benchmark --small    one of 110 M parameters",
+                       "load-benchmark --model DIR --rounds 5"},
+          .groups = {{"What to load", {{"model", "DIR"}, {"small", ""}, {"rounds", "N"}}},
+                     {"What it calls itself with", {{"phase", "NAME"}, {"cache", "FILE"}}}}};
+}
+
 absl::Status Compare() {
   const char* place = std::getenv("TMPDIR");
   std::string folder = absl::StrCat(place != nullptr ? place : "/tmp", "/load-benchmark-XXXXXX");
@@ -287,7 +298,9 @@ absl::Status Compare() {
 }  // namespace npubank
 
 int main(int argc, char** argv) {
-  npubank::ParseFlags("Loads a model in several ways, beside memcpy.", argc, argv);
+  const absl::Status extra =
+      npubank::RefuseArguments(npubank::ParseFlags(npubank::Help(), argc, argv));
+  if (!extra.ok()) return npubank::ExitStatus(extra);
   const std::string phase = absl::GetFlag(FLAGS_phase);
   return npubank::ExitStatus(phase.empty() ? npubank::Compare() : npubank::PrintPhase(phase));
 }

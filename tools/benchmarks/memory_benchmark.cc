@@ -12,12 +12,14 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/runtime/level_zero/device.h"
 #include "npubank/runtime/memory/npu_memory.h"
 #include "npubank/tools/benchmarks/allocation_trace.h"
+#include "npubank/tools/command_line.h"
 
 namespace npubank {
 namespace {
@@ -45,17 +47,17 @@ absl::Status Replay(const std::string& path, const AllocationTrace& trace, NpuMe
   return absl::OkStatus();
 }
 
-absl::Status ReplayAll(int count, char** paths) {
+absl::Status ReplayAll(const std::vector<std::string>& paths) {
   setenv("NPUBANK_NPU_VIRTUAL_MEMORY", "1", /*overwrite=*/0);
   NPUBANK_ASSIGN_OR_RETURN(auto device,
                            level_zero::Device::Open(level_zero::DeviceChoice::kSoftware));
-  for (int i = 0; i < count; ++i) {
-    NPUBANK_ASSIGN_OR_RETURN(const AllocationTrace trace, AllocationTrace::Load(paths[i]));
+  for (const std::string& path : paths) {
+    NPUBANK_ASSIGN_OR_RETURN(const AllocationTrace trace, AllocationTrace::Load(path));
     if (trace.steps.empty()) continue;
     for (const MemoryStrategy strategy :
          {MemoryStrategy::kCommitted, MemoryStrategy::kPlaced, MemoryStrategy::kTiled}) {
       NPUBANK_ASSIGN_OR_RETURN(auto memory, NpuMemory::Create(device, {.strategy = strategy}));
-      NPUBANK_RETURN_IF_ERROR(Replay(paths[i], trace, *memory));
+      NPUBANK_RETURN_IF_ERROR(Replay(path, trace, *memory));
     }
   }
   return absl::OkStatus();
@@ -65,12 +67,13 @@ absl::Status ReplayAll(int count, char** paths) {
 }  // namespace npubank
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::fprintf(stderr, "usage: %s TRACE...\n", argv[0]);
-    return 2;
-  }
-  const absl::Status status = npubank::ReplayAll(argc - 1, argv + 1);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "%s\n", status.ToString().c_str());
-  return 1;
+  const npubank::ProgramHelp help = {
+      .name = "memory-benchmark",
+      .purpose = "replays allocation traces on each strategy of device memory",
+      .examples = {"memory-benchmark trace.txt other.txt"},
+      .groups = {}};
+  const std::vector<std::string> paths = npubank::ParseFlags(help, argc, argv);
+  if (paths.empty())
+    return npubank::ExitStatus(absl::InvalidArgumentError("give a trace: see --help"));
+  return npubank::ExitStatus(npubank::ReplayAll(paths));
 }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "npubank/compiler_stub/planner/files/svg.h"
 #include "npubank/compiler_stub/planner/planner.h"
 #include "npubank/compiler_stub/views/plan_view.h"
@@ -49,6 +50,16 @@ std::string ScratchName(const SubmodelBlob& blob, size_t function) {
   const auto calls = std::count_if(blob.calls.begin(), blob.calls.end(),
                                    [&](const Call& call) { return call.function == function; });
   return absl::StrCat("scratch of ", blob.functions[function].name, " x", calls);
+}
+
+absl::StatusOr<const Function*> FindFunction(const SubmodelBlob& blob, absl::string_view name) {
+  std::vector<absl::string_view> known;
+  for (const SubmodelFunction& function : blob.functions) {
+    if (name == function.name) return &function.function;
+    known.push_back(function.name);
+  }
+  return absl::NotFoundError(absl::StrCat("submodel '", blob.name, "' has no function '", name,
+                                          "', only ", absl::StrJoin(known, ", ")));
 }
 
 }  // namespace
@@ -95,13 +106,9 @@ absl::StatusOr<std::string> PlanPicture(const SubmodelBlob& blob, absl::string_v
     NPUBANK_ASSIGN_OR_RETURN(schedules, ViewSchedules(blob));
     title = absl::StrCat("arena of ", blob.name);
   } else {
-    const auto found = std::find_if(blob.functions.begin(), blob.functions.end(),
-                                    [&](const SubmodelFunction& f) { return function == f.name; });
-    if (found == blob.functions.end())
-      return absl::NotFoundError(
-          absl::StrCat("submodel ", blob.name, " has no function ", function));
-    view = ViewPlan(found->function);
-    NPUBANK_ASSIGN_OR_RETURN(schedules, ViewSchedules(found->function));
+    NPUBANK_ASSIGN_OR_RETURN(const Function* found, FindFunction(blob, function));
+    view = ViewPlan(*found);
+    NPUBANK_ASSIGN_OR_RETURN(schedules, ViewSchedules(*found));
     title = absl::StrCat("scratch of ", blob.name, ", ", function);
   }
   Plan plan;
@@ -115,6 +122,7 @@ absl::Status InspectPlan(const std::string& path, const std::string& svg,
                          absl::string_view function) {
   NPUBANK_ASSIGN_OR_RETURN(const SubmodelBlob blob, ReadBlobFile(path));
   NPUBANK_ASSIGN_OR_RETURN(const std::string text, PlanText(blob));
+  if (!function.empty()) NPUBANK_RETURN_IF_ERROR(FindFunction(blob, function).status());
   if (!svg.empty()) {
     NPUBANK_ASSIGN_OR_RETURN(const std::string picture, PlanPicture(blob, function));
     NPUBANK_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(svg));

@@ -77,7 +77,7 @@ absl::Status SortTensors(const std::string& key, BankSnapshot& snapshot) {
     known.push_back(name);
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--sort ", key, " is none of ", absl::StrJoin(known, ", ")));
+      absl::StrCat("--sort '", key, "' is not one of ", absl::StrJoin(known, ", ")));
 }
 
 std::string SnapshotAsTable(const BankSnapshot& snapshot, const std::string& filter) {

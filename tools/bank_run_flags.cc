@@ -1,0 +1,183 @@
+#include "npubank/tools/bank_run_flags.h"
+
+#include <optional>
+#include <thread>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/tools/command_line.h"
+
+namespace {
+
+// What a flag was given, each time it was given: absl keeps only the last.
+std::vector<std::string>& Models() {
+  static auto* const models = new std::vector<std::string>;
+  return *models;
+}
+std::vector<std::string>& Prompts() {
+  static auto* const prompts = new std::vector<std::string>;
+  return *prompts;
+}
+void Collect(const std::string& value, std::vector<std::string>& values) {
+  if (!value.empty()) values.push_back(value);  // absl also calls at the start, with the default
+}
+
+}  // namespace
+
+ABSL_FLAG(std::string, model, "",
+          "folder with config.json and safetensors, or a .gguf file; several take turns")
+    .OnUpdate([] { Collect(absl::GetFlag(FLAGS_model), Models()); });
+ABSL_FLAG(std::string, prompt, "",
+          "text to continue; needs a tokens.json beside the model; of several, one each round")
+    .OnUpdate([] { Collect(absl::GetFlag(FLAGS_prompt), Prompts()); });
+ABSL_FLAG(std::string, prompt_ids, "", "token ids to continue, comma-separated, instead of a text");
+ABSL_FLAG(int64_t, rounds, 1, "turns of each model");
+ABSL_FLAG(int64_t, tokens, 100, "tokens to generate in each turn");
+ABSL_FLAG(bool, load_only, false, "load everything, execute nothing");
+ABSL_FLAG(bool, sleep, false,
+          "then put every model to sleep, say what went, and wake it by generating once more: it "
+          "must say the same");
+ABSL_FLAG(std::string, weights, "f16", "weights on the device: keep, f32, f16 or bf16");
+ABSL_FLAG(int64_t, chunk, 64, "positions the prefill submodel takes at once");
+ABSL_FLAG(int64_t, context, 0, "positions in the key/value cache; 0: the model's, at most 1024");
+ABSL_FLAG(std::string, attention, "whole", "all heads at once, or head after head: whole, perhead");
+ABSL_FLAG(std::string, schedule, "serial", "order that the memory plan allows: serial, parallel");
+ABSL_FLAG(std::string, save_blobs, "",
+          "folder to write the compiled submodels to, NAME.npbs each, for bank-inspect plan");
+ABSL_FLAG(std::string, device, "auto", "auto, software or hardware");
+ABSL_FLAG(std::string, memory, "auto", "auto, committed, placed, tiled or imported");
+ABSL_FLAG(int, workers, -1, "threads that evaluate weights; 0: inline; -1: one per core");
+ABSL_FLAG(uint64_t, budget, 0, "bytes that weights may take on the device; 0: no limit");
+ABSL_FLAG(std::string, cache, "", "file that keeps transformed weights for the next run");
+ABSL_FLAG(bool, ids, false, "print the token ids");
+ABSL_FLAG(std::string, report, "text", "text or json (json alone on standard output)");
+ABSL_FLAG(std::string, snapshot, "", "file to write the bank's state to, for bank-inspect");
+
+namespace npubank {
+namespace {
+
+ProgramHelp Help() {
+  return {.name = "bank-run",
+          .purpose = "loads models on one bank, generates text greedily and reports what it cost",
+          .examples = {"bank-run --model DIR --prompt 'Once upon a time' --tokens 100",
+                       "bank-run --model DIR --prompt-ids 1,403,407 --ids --report json --snapshot "
+                       "run.bank",
+                       "bank-run --model A --model B --budget 300000000 --rounds 3 --cache "
+                       "weights.cache",
+                       "bank-run --model DIR --device hardware --load-only --sleep"},
+          .groups = {{"What to run",
+                      {{"model", "PATH"},
+                       {"prompt", "TEXT"},
+                       {"prompt_ids", "IDS"},
+                       {"tokens", "N"},
+                       {"rounds", "N"},
+                       {"load_only", ""},
+                       {"sleep", ""}}},
+                     {"How to compile it",
+                      {{"weights", "TYPE"},
+                       {"chunk", "N"},
+                       {"context", "N"},
+                       {"attention", "FORM"},
+                       {"schedule", "ORDER"},
+                       {"save_blobs", "DIR"}}},
+                     {"Where to load it",
+                      {{"device", "KIND"},
+                       {"memory", "STRATEGY"},
+                       {"workers", "N"},
+                       {"budget", "BYTES"},
+                       {"cache", "FILE"}}},
+                     {"What to tell", {{"ids", ""}, {"report", "FORM"}, {"snapshot", "FILE"}}}}};
+}
+
+absl::Status NotOneOf(absl::string_view flag, absl::string_view value, absl::string_view known) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, " '", value, "' is not one of ", known));
+}
+
+absl::Status AtLeast(absl::string_view flag, int64_t value, int64_t least) {
+  if (value >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(flag, " '", value, "' must be at least ", least));
+}
+
+// What holds for every --model.
+absl::StatusOr<ModelRunOptions> ModelFromFlags() {
+  ModelRunOptions options;
+  const std::string weights = absl::GetFlag(FLAGS_weights);
+  const auto format = WeightFormatFromName(weights);
+  if (!format) return NotOneOf("--weights", weights, "keep, f32, f16, bf16");
+  options.weights = *format;
+  const std::string attention = absl::GetFlag(FLAGS_attention);
+  const auto form = AttentionFormFromName(attention);
+  if (!form) return NotOneOf("--attention", attention, "whole, perhead");
+  options.attention = *form;
+  const std::string schedule = absl::GetFlag(FLAGS_schedule);
+  const auto order = ScheduleFromName(schedule);
+  if (!order) return NotOneOf("--schedule", schedule, "serial, parallel");
+  options.schedule = *order;
+  options.save_blobs = absl::GetFlag(FLAGS_save_blobs);
+  options.chunk = absl::GetFlag(FLAGS_chunk);
+  NPUBANK_RETURN_IF_ERROR(AtLeast("--chunk", options.chunk, 1));
+  options.context = absl::GetFlag(FLAGS_context);
+  NPUBANK_RETURN_IF_ERROR(AtLeast("--context", options.context, 0));
+  return options;
+}
+
+absl::Status PlaceFromFlags(BankRunFlags& flags) {
+  const std::string device = absl::GetFlag(FLAGS_device);
+  const auto choice = level_zero::DeviceChoiceFromName(device);
+  if (!choice) return NotOneOf("--device", device, "auto, software, hardware");
+  flags.device = *choice;
+  const std::string memory = absl::GetFlag(FLAGS_memory);
+  const auto strategy = MemoryStrategyFromName(memory);
+  if (!strategy) return NotOneOf("--memory", memory, "auto, committed, placed, tiled, imported");
+  flags.memory = *strategy;
+  flags.workers = absl::GetFlag(FLAGS_workers);
+  NPUBANK_RETURN_IF_ERROR(AtLeast("--workers", flags.workers, -1));
+  if (flags.workers < 0) flags.workers = static_cast<int>(std::thread::hardware_concurrency());
+  flags.budget = absl::GetFlag(FLAGS_budget);
+  flags.cache = absl::GetFlag(FLAGS_cache);
+  return absl::OkStatus();
+}
+
+absl::Status PromptFromFlags(BankRunFlags& flags) {
+  flags.prompts = Prompts();
+  const std::string ids = absl::GetFlag(FLAGS_prompt_ids);
+  if (ids.empty()) return absl::OkStatus();
+  if (!flags.prompts.empty())
+    return absl::InvalidArgumentError("--prompt and --prompt-ids: give one of the two");
+  for (absl::string_view part : absl::StrSplit(ids, ',')) {
+    int32_t id = 0;
+    if (!absl::SimpleAtoi(part, &id))
+      return absl::InvalidArgumentError(absl::StrCat("--prompt-ids: '", part, "' is not a number"));
+    flags.prompt_ids.push_back(id);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<BankRunFlags> BankRunFlags::Parse(int argc, char** argv) {
+  NPUBANK_RETURN_IF_ERROR(RefuseArguments(ParseFlags(Help(), argc, argv)));
+  BankRunFlags flags;
+  const std::string report = absl::GetFlag(FLAGS_report);
+  if (report != "text" && report != "json") return NotOneOf("--report", report, "text, json");
+  flags.json = report == "json";
+  flags.turns = {.rounds = absl::GetFlag(FLAGS_rounds), .tokens = absl::GetFlag(FLAGS_tokens)};
+  NPUBANK_RETURN_IF_ERROR(AtLeast("--rounds", flags.turns.rounds, 1));
+  NPUBANK_RETURN_IF_ERROR(AtLeast("--tokens", flags.turns.tokens, 0));
+  if (Models().empty()) return absl::InvalidArgumentError("--model is needed: a model folder");
+  NPUBANK_ASSIGN_OR_RETURN(const ModelRunOptions common, ModelFromFlags());
+  for (const std::string& model : Models()) flags.models.emplace_back(common).model = model;
+  NPUBANK_RETURN_IF_ERROR(PlaceFromFlags(flags));
+  NPUBANK_RETURN_IF_ERROR(PromptFromFlags(flags));
+  flags.snapshot = absl::GetFlag(FLAGS_snapshot);
+  flags.load_only = absl::GetFlag(FLAGS_load_only);
+  flags.sleep = absl::GetFlag(FLAGS_sleep);
+  flags.ids = absl::GetFlag(FLAGS_ids);
+  return flags;
+}
+
+}  // namespace npubank
