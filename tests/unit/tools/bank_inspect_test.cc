@@ -58,6 +58,21 @@ class BankInspectTest : public ::testing::Test {
   std::string file_ = folder_.File("run.bank");
 };
 
+// To the letter: people and scripts read it.
+TEST_F(BankInspectTest, ThePlainDumpIsThis) {
+  const ProgramResult result = RunProgram({BANK_INSPECT, file_});
+  EXPECT_EQ(result.exit_status, 0) << result.error;
+  EXPECT_EQ(result.out, R"(uid               state       bytes  strategy  owners           recipe
+0000000000abcdef  resident        8  tiled     prefill,kvcache  wq F32[4] -> convert(F16)
+0000000000000001  registered      8  -         -                bad \377\n recipe
+
+2 tensors of 2 owners, 16 bytes
+device: 0 bytes now, 0 at the peak
+saved by sharing: 8 bytes, 0 hits in 0 registrations
+live source bytes: 0
+)");
+}
+
 TEST_F(BankInspectTest, PrintsALinePerUidAndTheTotals) {
   const ProgramResult result = RunProgram({BANK_INSPECT, file_});
   EXPECT_EQ(result.exit_status, 0) << result.error;
@@ -185,6 +200,8 @@ TEST_F(BankInspectTest, SaysInOneLineWhatIsWrong) {
   ExpectOneLine(RunProgram({BANK_INSPECT, folder_.Write("text", "this is no snapshot")}));
   ExpectOneLine(RunProgram({BANK_INSPECT, folder_.Write("empty", "")}));
   ExpectOneLine(RunProgram({BANK_INSPECT, file_, "--format", "xml"}));
+  ExpectOneLine(RunProgram({BANK_INSPECT, file_, "--svg", folder_.File("a.svg")}));
+  ExpectOneLine(RunProgram({BANK_INSPECT, "leaks", file_, "--filter", "wq"}));
   const std::string good = EncodeSnapshot(Sample());
   ExpectOneLine(RunProgram({BANK_INSPECT, folder_.Write("half", good.substr(0, good.size() / 2))}));
 }
