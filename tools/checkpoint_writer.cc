@@ -1,19 +1,17 @@
 #include "npubank/tools/checkpoint_writer.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "npubank/lazy_tensor/base/atomic_file.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/model_config.h"
 #include "npubank/lazy_tensor/kernels/convert.h"
@@ -154,55 +152,7 @@ void Fill(uint64_t stream, uint64_t first, bool norm, absl::Span<float> out) {
   }
 }
 
-// A file that gets its name only when it is complete.
-class NewFile {
- public:
-  explicit NewFile(std::string path)
-      : path_(std::move(path)), temporary_(absl::StrCat(path_, ".", getpid(), ".tmp")) {}
-  ~NewFile() {
-    if (fd_ < 0) return;
-    close(fd_);
-    unlink(temporary_.c_str());
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  absl::Status Open() {
-    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    return fd_ < 0 ? Error() : absl::OkStatus();
-  }
-
-  absl::Status Write(const void* data, size_t size) {
-    const char* at = static_cast<const char*>(data);
-    while (size > 0) {
-      const ssize_t written = write(fd_, at, size);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return Error();
-      at += written;
-      size -= static_cast<size_t>(written);
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Commit() {
-    if (close(std::exchange(fd_, -1)) != 0 || std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-      const absl::Status status = Error();
-      unlink(temporary_.c_str());
-      return status;
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  absl::Status Error() const {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path_));
-  }
-  const std::string path_;
-  const std::string temporary_;
-  int fd_ = -1;
-};
-
-absl::Status WriteTensor(const Tensor& tensor, uint64_t stream, NewFile& file) {
+absl::Status WriteTensor(const Tensor& tensor, uint64_t stream, AtomicFile& file) {
   constexpr int64_t kChunk = 32 * 1024;
   const ElementType element = tensor.type.element();
   std::vector<float> numbers(kChunk);
@@ -211,17 +161,16 @@ absl::Status WriteTensor(const Tensor& tensor, uint64_t stream, NewFile& file) {
     const auto count = static_cast<size_t>(std::min(kChunk, tensor.type.num_elements() - first));
     Fill(stream, static_cast<uint64_t>(first), tensor.norm, absl::MakeSpan(numbers.data(), count));
     kernels::Convert(ElementType::kF32, numbers.data(), element, bytes.data(), count);
-    NPUBANK_RETURN_IF_ERROR(file.Write(bytes.data(), count * BitWidth(element) / 8));
+    NPUBANK_RETURN_IF_ERROR(file.Append(absl::string_view(
+        reinterpret_cast<const char*>(bytes.data()), count * BitWidth(element) / 8)));
   }
   return absl::OkStatus();
 }
 
 absl::Status WriteWeights(const CheckpointShape& shape, const std::vector<Tensor>& tensors,
                           const std::string& path) {
-  NewFile file(path);
-  NPUBANK_RETURN_IF_ERROR(file.Open());
-  const std::string header = MakeHeader(tensors);
-  NPUBANK_RETURN_IF_ERROR(file.Write(header.data(), header.size()));
+  NPUBANK_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  NPUBANK_RETURN_IF_ERROR(file.Append(MakeHeader(tensors)));
   for (size_t i = 0; i < tensors.size(); ++i) {
     const uint64_t stream = Mix(Mix(shape.seed) + i);
     NPUBANK_RETURN_IF_ERROR(WriteTensor(tensors[i], stream, file));
@@ -230,9 +179,8 @@ absl::Status WriteWeights(const CheckpointShape& shape, const std::vector<Tensor
 }
 
 absl::Status WriteText(const std::string& text, const std::string& path) {
-  NewFile file(path);
-  NPUBANK_RETURN_IF_ERROR(file.Open());
-  NPUBANK_RETURN_IF_ERROR(file.Write(text.data(), text.size()));
+  NPUBANK_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  NPUBANK_RETURN_IF_ERROR(file.Append(text));
   return file.Commit();
 }
 
@@ -241,7 +189,7 @@ absl::Status WriteText(const std::string& text, const std::string& path) {
 absl::Status WriteCheckpoint(const CheckpointShape& shape, const std::string& folder) {
   NPUBANK_ASSIGN_OR_RETURN(const std::vector<Tensor> tensors, ListTensors(shape));
   if (mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot make folder ", folder));
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot make folder '", folder, "'"));
   }
   NPUBANK_RETURN_IF_ERROR(WriteWeights(shape, tensors, folder + "/model.safetensors"));
   return WriteText(MakeConfig(shape), folder + "/config.json");

@@ -34,7 +34,7 @@ absl::StatusOr<std::optional<Tokenizer>> FindTokenizer(const Checkpoint& checkpo
   // Fewer is fine: embedding tables are often padded.
   if (static_cast<int64_t>(vocabulary->pieces.size()) > config.vocab_size)
     return absl::InvalidArgumentError(absl::StrCat(
-        checkpoint.path(), ": the vocabulary has ", vocabulary->pieces.size(),
+        "'", checkpoint.path(), "': the vocabulary has ", vocabulary->pieces.size(),
         " pieces but the model's vocab_size is ", config.vocab_size, ": it is another model's"));
   NPUBANK_ASSIGN_OR_RETURN(Tokenizer tokenizer,
                            Tokenizer::Create(*std::move(vocabulary), config.bos_token));

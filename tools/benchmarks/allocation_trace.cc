@@ -28,7 +28,7 @@ bool ParseStep(const std::string& line, AllocationTrace::Step* step) {
 
 absl::StatusOr<AllocationTrace> AllocationTrace::Load(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot open ", path));
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot open '", path, "'"));
   AllocationTrace trace;
   std::unordered_map<uint64_t, uint64_t> live;  // id -> bytes
   uint64_t live_bytes = 0;
@@ -37,7 +37,7 @@ absl::StatusOr<AllocationTrace> AllocationTrace::Load(const std::string& path) {
     const bool good = ParseStep(line, &step) && (live.count(step.id) == 0) == step.allocate;
     if (!good || live_bytes > kMostBytes)
       return absl::InvalidArgumentError(
-          absl::StrCat(path, " line ", trace.steps.size() + 1, ": '", line,
+          absl::StrCat("'", path, "' line ", trace.steps.size() + 1, ": '", line,
                        "' is neither 'alloc ID BYTES' with a new id nor 'free ID' of a live one"));
     if (step.allocate) {
       live[step.id] = step.bytes;

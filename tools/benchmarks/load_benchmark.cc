@@ -279,7 +279,7 @@ absl::Status Compare() {
   const char* place = std::getenv("TMPDIR");
   std::string folder = absl::StrCat(place != nullptr ? place : "/tmp", "/load-benchmark-XXXXXX");
   if (mkdtemp(folder.data()) == nullptr)
-    return absl::InternalError(absl::StrCat("cannot make ", folder));
+    return absl::InternalError(absl::StrCat("cannot make '", folder, "'"));
   std::string model = absl::GetFlag(FLAGS_model);
   absl::Status status;
   if (model.empty()) {

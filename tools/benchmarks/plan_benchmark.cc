@@ -6,10 +6,10 @@
 // problems in CSV and the graph of an image decoder.
 #include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <iterator>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -26,6 +26,7 @@
 #include "npubank/compiler_stub/views/schedule_view.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/tests/unit/compiler/fake_model.h"
+#include "npubank/tools/command_line.h"
 
 namespace npubank {
 namespace {
@@ -46,7 +47,8 @@ double Ratio(int64_t bytes, int64_t bound) {
 absl::Status PlanCsv(const std::string& folder, const std::string& name,
                      std::optional<int64_t> capacity) {
   const std::optional<std::string> text = ReadFile(folder + "/" + name + ".csv");
-  if (!text.has_value()) return absl::NotFoundError(folder + "/" + name + ".csv");
+  if (!text.has_value())
+    return absl::NotFoundError(absl::StrCat("cannot open '", folder, "/", name, ".csv'"));
   NPUBANK_ASSIGN_OR_RETURN(CsvProblem csv, ParseCsv(*text));
   csv.problem.capacity = capacity;
   const absl::Time start = absl::Now();
@@ -171,12 +173,19 @@ absl::Status CompileAll() {
 }  // namespace npubank
 
 int main(int argc, char** argv) {
-  const std::string folder = argc > 1 ? argv[1] : NPUBANK_SOURCE_DIR "/../shared/planner_cases";
+  const npubank::ProgramHelp help = {
+      .name = "plan_benchmark",
+      .purpose =
+          "says how close plans come to their lower bounds, and what each kind of reuse saves",
+      .examples =
+          {"plan_benchmark            the planner_cases in the shared data beside the source",
+           "plan_benchmark FOLDER"},
+      .groups = {}};
+  const std::vector<std::string> folders = npubank::ParseFlags(help, argc, argv);
+  const std::string folder =
+      folders.empty() ? NPUBANK_SOURCE_DIR "/../shared/planner_cases" : folders[0];
   for (const absl::Status& status :
-       {npubank::PlanAllCsv(folder), npubank::PlanAllGraphs(folder), npubank::CompileAll()}) {
-    if (status.ok()) continue;
-    std::cerr << "plan_benchmark: " << status << "\n";
-    return 1;
-  }
+       {npubank::PlanAllCsv(folder), npubank::PlanAllGraphs(folder), npubank::CompileAll()})
+    if (!status.ok()) return npubank::ExitStatus(status);
   return 0;
 }
