@@ -114,8 +114,8 @@ struct AuditFigures {
   uint64_t weight_bytes = 0;
   uint64_t other_bytes = 0;  // arenas and caches
   uint64_t counted_bytes = 0;
-  std::optional<uint64_t> driver_bytes;  // none where the driver cannot be asked
-  std::vector<std::string> discrepancies;
+  std::optional<uint64_t> driver_bytes = {};  // none where the driver cannot be asked
+  std::vector<std::string> discrepancies = {};
 };
 
 struct RunReport {
