@@ -81,9 +81,16 @@ absl::StatusOr<std::unique_ptr<ModelTurns>> LoadAndSpeak(const BankRunFlags& fla
   return turns;
 }
 
+std::shared_ptr<CacheFile> OpenCache(const BankRunFlags& flags) {
+  if (flags.cache.empty()) return nullptr;
+  const auto tell = [](absl::string_view message) {
+    std::fprintf(stderr, "%s\n", std::string(message).c_str());
+  };
+  return CacheFile::Open({.path = flags.cache, .on_wait = tell});
+}
+
 absl::Status Run(const BankRunFlags& flags) {
-  const std::shared_ptr<CacheFile> cache =
-      flags.cache.empty() ? nullptr : CacheFile::Open({.path = flags.cache});
+  const std::shared_ptr<CacheFile> cache = OpenCache(flags);
   NPUBANK_ASSIGN_OR_RETURN(const BankPlace place, OpenPlace(flags, cache));
   const absl::StatusOr<std::unique_ptr<ModelTurns>> turns = LoadAndSpeak(flags, place);
   std::vector<std::string> notices;

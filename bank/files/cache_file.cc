@@ -273,9 +273,23 @@ absl::Status CacheFile::Save() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<FileLock> CacheFile::LockForSaving() const {
+  NPUBANK_ASSIGN_OR_RETURN(const std::string file, ReplaceableFile(options_.path));
+  const auto tell = [this] {
+    if (!options_.on_wait) return;
+    options_.on_wait(absl::StrCat("waiting for another process that saves '", options_.path, "'"));
+  };
+  return FileLock::Acquire(absl::StrCat(file, ".lock"),
+                           {.limit = options_.save_patience, .on_wait = tell});
+}
+
 absl::StatusOr<CacheEntries> CacheFile::WriteAndOpen(Draft& draft) const {
-  // From reading the old file to renaming the new one. Without it the worst is that one of two wins.
-  const absl::StatusOr<FileLock> lock = FileLock::Acquire(absl::StrCat(options_.path, ".lock"));
+  // From reading the old file to renaming the new one. Without it the worst is that one of two
+  // wins, but not while another is known to be at it.
+  const absl::StatusOr<FileLock> lock = LockForSaving();
+  if (absl::IsDeadlineExceeded(lock.status())) {
+    return Annotate(lock.status(), "the weights cache is not saved");
+  }
   NPUBANK_RETURN_IF_ERROR(Annotate(Write(draft), "saving the weights cache"));
   return ReadFile();
 }

@@ -23,9 +23,10 @@
 // transformed, and is written once. Save writes what the file has by then, its own and other
 // processes', behind it, and renames; a crash before that leaves the old file. Files are never
 // changed in place, so any number of processes may have one open. Of two that save at the same moment
-// one waits for the other and takes along what it wrote: a lock on "<path>.lock", which is there only
-// meanwhile; one that a killed process left is in nobody's way, and gone after the next Save. Where
-// the file system has no locks the later one wins. Entries of sources that are gone stay: delete the
+// one waits for the other, says so (CacheOptions::on_wait) and takes along what it wrote: a lock on
+// "<path>.lock", which is there only meanwhile; one that a killed process left is in nobody's way, and
+// gone after the next Save. A Save that has waited for `save_patience` gives up: DeadlineExceeded.
+// Where the file system has no locks the later one wins. A path that is a link stays one. Entries of sources that are gone stay: delete the
 // file to be rid of them.
 //
 // Threads: every method, from any thread. No lock is held over I/O.
@@ -34,7 +35,9 @@
 #ifndef NPUBANK_BANK_FILES_CACHE_FILE_H_
 #define NPUBANK_BANK_FILES_CACHE_FILE_H_
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,6 +48,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "npubank/lazy_tensor/base/file_lock.h"
 #include "npubank/lazy_tensor/base/file_seal.h"
 #include "npubank/lazy_tensor/base/mutex.h"
 #include "npubank/lazy_tensor/digest.h"
@@ -58,6 +62,10 @@ inline constexpr FileKind kCacheFile{.magic = "NPUBCACH", .version = 1, .words =
 struct CacheOptions {
   std::string path;
   bool verify_at_open = false;  // read and check every payload at once instead of when it is used
+  // How long a Save waits for another process that is saving the same file, and who is told that it
+  // does, once, on the saving thread; null: nobody.
+  std::chrono::milliseconds save_patience = std::chrono::seconds(30);
+  std::function<void(absl::string_view message)> on_wait = nullptr;
 };
 
 struct CacheReport {
@@ -115,6 +123,7 @@ class CacheFile {
   // Where to write it; null when there is nothing to do.
   absl::StatusOr<std::shared_ptr<Draft>> BeginAdding(const Digest& digest, CachedBytes& to);
   void EndAdding(Draft& draft, const Digest& digest, const CachedBytes* added);
+  absl::StatusOr<FileLock> LockForSaving() const;
   absl::StatusOr<CacheEntries> WriteAndOpen(Draft& draft) const;
   absl::Status Write(Draft& draft) const;
 

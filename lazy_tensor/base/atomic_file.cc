@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,27 +15,94 @@
 namespace npubank {
 namespace {
 
+constexpr int kMostLinks = 40;  // as the system itself
+
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
+// The rule of the system's protected_symlinks: in a folder where everybody may write and nobody may
+// remove what is another's, a link is followed by who made it, or when the folder's owner did.
+bool MayFollow(const struct stat& link, const std::string& folder) {
+  struct stat around;
+  if (stat(folder.c_str(), &around) != 0) return false;
+  const bool everybodys = (around.st_mode & S_ISVTX) != 0 && (around.st_mode & S_IWOTH) != 0;
+  return !everybodys || link.st_uid == geteuid() || link.st_uid == around.st_uid;
+}
+
+absl::StatusOr<std::string> TargetOf(const std::string& link) {
+  std::string target(PATH_MAX, '\0');
+  const ssize_t bytes = readlink(link.c_str(), target.data(), target.size());
+  if (bytes < 0) return SystemError(errno, "cannot follow the link", link);
+  target.resize(static_cast<size_t>(bytes));
+  return target.front() == '/' ? target : FolderOf(link) + target;
+}
+
 // So that the new name itself survives a power cut. A file system that cannot do it is no error.
 void SyncFolderOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const FileDescriptor opened = FileDescriptor::Open(folder, O_RDONLY | O_DIRECTORY);
-  if (opened.is_open()) fsync(opened.get());
+  const FileDescriptor folder = FileDescriptor::Open(FolderOf(path), O_RDONLY | O_DIRECTORY);
+  if (folder.is_open()) fsync(folder.get());
+}
+
+std::string NameInProc(const FileDescriptor& file) {
+  return absl::StrCat("/proc/self/fd/", file.get());
+}
+
+// A file without a name that can be given one; closed where the system has none.
+FileDescriptor OpenUnnamed(const std::string& folder) {
+  FileDescriptor file = FileDescriptor::Open(folder, O_RDWR | O_TMPFILE, 0666);
+  if (file.is_open() && access(NameInProc(file).c_str(), F_OK) != 0) file.Close();
+  return file;
+}
+
+// Beside the path, tried until one is free: `take` returns whether it could make the name, or errno
+// EEXIST where somebody left it there, or another container's process of our number.
+template <typename Take>
+absl::StatusOr<std::string> TakeFreeName(const std::string& path, Take take) {
+  static std::atomic<uint64_t> number = 0;
+  while (true) {
+    std::string name = absl::StrCat(path, ".", getpid(), ".", ++number);
+    if (take(name)) return name;
+    if (errno != EEXIST) return SystemError(errno, "cannot create", path);
+  }
 }
 
 }  // namespace
 
+absl::StatusOr<std::string> ReplaceableFile(std::string path) {
+  for (int links = 0; links <= kMostLinks; ++links) {
+    struct stat facts;
+    if (lstat(path.c_str(), &facts) != 0) {
+      if (errno == ENOENT) return path;  // a new file, or its folder is not there either
+      return SystemError(errno, "cannot stat", path);
+    }
+    if (S_ISREG(facts.st_mode)) return path;
+    if (!S_ISLNK(facts.st_mode)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", path, "' is not a regular file and is not replaced; name another"));
+    }
+    if (!MayFollow(facts, FolderOf(path))) {
+      return absl::PermissionDeniedError(absl::StrCat(
+          "'", path, "' is a link that somebody else put into a folder of everybody's"));
+    }
+    NPUBANK_ASSIGN_OR_RETURN(path, TargetOf(path));
+  }
+  return SystemError(ELOOP, "cannot follow the link", path);
+}
+
 absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
+  NPUBANK_ASSIGN_OR_RETURN(std::string target, ReplaceableFile(path));
+  FileDescriptor unnamed = OpenUnnamed(FolderOf(target));
+  if (unnamed.is_open()) return AtomicFile(std::move(target), "", std::move(unnamed));
   // Not mkostemp: a result is as readable as any other file the user writes, and what the user's
   // mask is can only be asked by changing it for the whole process.
-  static std::atomic<uint64_t> number = 0;
-  while (true) {
-    std::string temporary = absl::StrCat(path, ".", getpid(), ".", ++number);
-    FileDescriptor file = FileDescriptor::Open(temporary, O_RDWR | O_CREAT | O_EXCL, 0666);
-    if (file.is_open()) return AtomicFile(path, std::move(temporary), std::move(file));
-    // A name that somebody left there, or another container's process of our number, is passed by.
-    if (errno != EEXIST) return SystemError(errno, "cannot create", path);
-  }
+  FileDescriptor file;
+  NPUBANK_ASSIGN_OR_RETURN(std::string temporary, TakeFreeName(target, [&](const auto& name) {
+                             file = FileDescriptor::Open(name, O_RDWR | O_CREAT | O_EXCL, 0666);
+                             return file.is_open();
+                           }));
+  return AtomicFile(std::move(target), std::move(temporary), std::move(file));
 }
 
 AtomicFile::AtomicFile(std::string path, std::string temporary, FileDescriptor file)
@@ -69,6 +137,12 @@ absl::Status AtomicFile::ReadAt(uint64_t offset, absl::Span<std::byte> out) cons
 
 absl::Status AtomicFile::Commit() {
   if (fsync(file_.get()) != 0) return SystemError(errno, "cannot sync", path_);
+  if (temporary_.empty()) {
+    NPUBANK_ASSIGN_OR_RETURN(temporary_, TakeFreeName(path_, [&](const auto& name) {
+                               return linkat(AT_FDCWD, NameInProc(file_).c_str(), AT_FDCWD,
+                                             name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+                             }));
+  }
   if (rename(temporary_.c_str(), path_.c_str()) != 0) {
     return SystemError(errno, "cannot rename into place", path_);
   }

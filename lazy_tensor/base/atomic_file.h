@@ -1,14 +1,23 @@
-// AtomicFile: a file that is either there complete or not there: written under a temporary name
-// beside its own, synced, renamed.
+// AtomicFile: a file that is either there complete or not there: written as a draft without a name,
+// synced, and put in its place by a rename.
 //
 //   NPUBANK_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create("run.bank"));
 //   NPUBANK_RETURN_IF_ERROR(file.Append(bytes));
 //   NPUBANK_RETURN_IF_ERROR(file.Commit());
 //
-// Dropped without Commit, the temporary file is removed. Two writers of one path do not disturb
-// each other; the last Commit wins. Threads: WriteAt and ReadAt from any, on ranges that do not
+// Dropped without Commit, or with the process, the draft is gone: it has no name until Commit
+// (O_TMPFILE). Where the file system cannot do that it lies beside the path under a name of its
+// own, which a process that is killed leaves behind. Two writers of one path do not disturb each
+// other; the last Commit wins.
+//
+// What is replaced is a regular file, or nothing: a device, a pipe, a folder is refused. A path that
+// is a symbolic link stays one, and the file that it names is replaced; a link that somebody else
+// put into a folder where everybody may write (/tmp) is refused, as the system's own open does.
+//
+// Ownership: moved, never copied. Threads: WriteAt and ReadAt from any, on ranges that do not
 // overlap; the rest one at a time.
-// Errors: SystemError (file_descriptor.h); NotFound and PermissionDenied are about the folder.
+// Errors: SystemError (file_descriptor.h), where NotFound and PermissionDenied are about the folder;
+// InvalidArgument for what is not a regular file; PermissionDenied for a link that is not followed.
 #ifndef NPUBANK_LAZY_TENSOR_BASE_ATOMIC_FILE_H_
 #define NPUBANK_LAZY_TENSOR_BASE_ATOMIC_FILE_H_
 
@@ -43,11 +52,15 @@ class AtomicFile {
  private:
   AtomicFile(std::string path, std::string temporary, FileDescriptor file);
 
-  std::string path_;
-  std::string temporary_;  // empty once committed
+  std::string path_;       // what Commit replaces: no link
+  std::string temporary_;  // the draft's name; empty while it has none, and once committed
   FileDescriptor file_;
   std::atomic<uint64_t> size_ = 0;
 };
+
+// The file that `path` means after its links, if it may be replaced: what AtomicFile replaces. For
+// what lies beside that file and is found by its name, as a lock.
+absl::StatusOr<std::string> ReplaceableFile(std::string path);
 
 // A whole regular file of at most `limit` bytes.
 // Errors: NotFound / PermissionDenied; InvalidArgument for what is not a regular file or is too

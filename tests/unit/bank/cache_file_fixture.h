@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/bank.h"
 #include "npubank/bank/files/cache_file.h"
@@ -126,11 +127,13 @@ class CacheFileTest : public ::testing::Test {
     return files;
   }
 
-  // The folder's only file that is not the cache: what is being added.
+  // What is being added: the only file of the folder that this process has open and that has no name.
   std::string DraftPath() const {
     std::string draft;
-    for (const auto& file : std::filesystem::directory_iterator(folder_.path())) {
-      if (file.path() == path_) continue;
+    for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;  // the iterator's own
+      const std::string name = std::filesystem::read_symlink(file.path(), gone).string();
+      if (!absl::StartsWith(name, folder_.path()) || !absl::EndsWith(name, " (deleted)")) continue;
       EXPECT_EQ(draft, "") << "two of them";
       draft = file.path();
     }

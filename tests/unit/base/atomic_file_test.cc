@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <string>
@@ -91,31 +92,68 @@ TEST_F(AtomicFileTest, TwoWritersOfOnePathDoNotDisturbEachOther) {
     files.push_back(AtomicFile::Create(path_).value());
     ASSERT_TRUE(files.back().Append(absl::StrCat("writer ", i)).ok());
   }
-  EXPECT_EQ(FilesInFolder(), files.size());
+  EXPECT_EQ(FilesInFolder(), 0u) << "a draft has no name";
   for (AtomicFile& file : files) ASSERT_TRUE(file.Commit().ok());
   EXPECT_EQ(ReadWholeFile(path_, 100).value(), "writer 19") << "the last one wins";
 }
 
-TEST_F(AtomicFileTest, WhatAnotherProcessLeftUnderATemporaryNameIsNotTouched) {
-  // A process with our number, in another container or long gone, would have taken these.
-  std::string name;
-  {
-    const AtomicFile file = AtomicFile::Create(path_).value();
-    name = std::filesystem::directory_iterator(folder_.path())->path().string();
+// As root: `--cache /dev/null` must not make an ordinary file of the device.
+TEST_F(AtomicFileTest, WhatIsNoRegularFileIsRefusedAndLeftAlone) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  const std::string folder = folder_.File("folder");
+  std::filesystem::create_directory(folder);
+  const std::string link = folder_.File("link");
+  std::filesystem::create_symlink("/dev/null", link);
+  for (const std::string& path : {path_, folder, link, std::string("/dev/null")}) {
+    const auto file = AtomicFile::Create(path);
+    EXPECT_TRUE(absl::IsInvalidArgument(file.status())) << file.status();
+    EXPECT_NE(file.status().message().find("is not a regular file"), std::string::npos);
   }
-  const size_t last = name.rfind('.') + 1;
-  const int number = std::stoi(name.substr(last));
-  for (int i = 1; i <= 3; ++i) {
-    folder_.Write(
-        std::filesystem::path(absl::StrCat(name.substr(0, last), number + i)).filename().string(),
-        "theirs");
-  }
+  EXPECT_EQ(FilesInFolder(), 3u);
+}
+
+TEST_F(AtomicFileTest, ALinkStaysAndTheFileItNamesIsReplaced) {
+  std::filesystem::create_directory(folder_.File("disk"));
+  const std::string real = folder_.Write("disk/real", "old");
+  std::filesystem::create_symlink("disk/real", folder_.File("second"));
+  std::filesystem::create_symlink(folder_.File("second"), path_);
   AtomicFile file = AtomicFile::Create(path_).value();
-  ASSERT_TRUE(file.Append("ours").ok());
-  EXPECT_EQ(FilesInFolder(), 4u);
-  for (int i = 1; i <= 3; ++i) {
-    EXPECT_EQ(ReadWholeFile(absl::StrCat(name.substr(0, last), number + i), 100).value(), "theirs");
-  }
+  ASSERT_TRUE(file.Append("new").ok());
+  ASSERT_TRUE(file.Commit().ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(path_));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_.File("second")));
+  EXPECT_EQ(ReadWholeFile(real, 10).value(), "new");
+}
+
+TEST_F(AtomicFileTest, ALinkToNothingYetMakesTheFile) {
+  std::filesystem::create_symlink("real", path_);
+  AtomicFile file = AtomicFile::Create(path_).value();
+  ASSERT_TRUE(file.Append("new").ok());
+  ASSERT_TRUE(file.Commit().ok());
+  EXPECT_EQ(ReadWholeFile(folder_.File("real"), 10).value(), "new");
+}
+
+TEST_F(AtomicFileTest, LinksInACircleAreAnError) {
+  std::filesystem::create_symlink("other", path_);
+  std::filesystem::create_symlink("result", folder_.File("other"));
+  EXPECT_FALSE(AtomicFile::Create(path_).ok());
+}
+
+// What the system itself refuses to open there (protected_symlinks).
+TEST_F(AtomicFileTest, ALinkThatSomebodyElsePutIntoAFolderOfEverybodysIsNotFollowed) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make another's link";
+  const std::string folder = folder_.File("everybodys");
+  std::filesystem::create_directory(folder);
+  const std::string real = folder_.Write("real", "old");
+  const std::string link = folder + "/link";
+  std::filesystem::create_symlink(real, link);
+  ASSERT_EQ(lchown(link.c_str(), 12345, 12345), 0);
+  EXPECT_TRUE(AtomicFile::Create(link).ok()) << "in a folder of our own it is";
+  ASSERT_EQ(chmod(folder.c_str(), 01777), 0);
+  const auto file = AtomicFile::Create(link);
+  EXPECT_TRUE(absl::IsPermissionDenied(file.status())) << file.status();
+  ASSERT_EQ(lchown(link.c_str(), geteuid(), 12345), 0);
+  EXPECT_TRUE(AtomicFile::Create(link).ok());
 }
 
 TEST_F(AtomicFileTest, AFolderThatIsNotThereIsNotFoundAndNamed) {

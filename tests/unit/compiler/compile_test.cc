@@ -13,8 +13,8 @@
 #include "npubank/compiler_stub/blob/function_check.h"
 #include "npubank/compiler_stub/blob/submodel_blob.h"
 #include "npubank/lazy_tensor/recipe_codec.h"
-#include "npubank/tests/unit/compiler/fake_model.h"
 #include "npubank/tests/unit/compiler/reference_run.h"
+#include "npubank/tools/benchmarks/fake_model.h"
 
 namespace npubank {
 namespace {

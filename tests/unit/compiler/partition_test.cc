@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "npubank/compiler_stub/frontend/llama.h"
-#include "npubank/tests/unit/compiler/fake_model.h"
 #include "npubank/tests/unit/compiler/function_maker.h"
+#include "npubank/tools/benchmarks/fake_model.h"
 
 namespace npubank {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "npubank/tests/unit/compiler/fake_model.h"
 #include "npubank/tests/unit/compiler/function_maker.h"
+#include "npubank/tools/benchmarks/fake_model.h"
 
 namespace npubank {
 namespace {

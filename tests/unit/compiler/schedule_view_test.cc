@@ -4,7 +4,7 @@
 
 #include "npubank/compiler_stub/compile.h"
 #include "npubank/compiler_stub/views/plan_view.h"
-#include "npubank/tests/unit/compiler/fake_model.h"
+#include "npubank/tools/benchmarks/fake_model.h"
 
 namespace npubank {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "npubank/compiler_stub/blob/submodel_check.h"
 #include "npubank/compiler_stub/compile.h"
-#include "npubank/tests/unit/compiler/fake_model.h"
+#include "npubank/tools/benchmarks/fake_model.h"
 
 namespace npubank {
 namespace {

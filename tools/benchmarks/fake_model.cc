@@ -1,4 +1,4 @@
-#include "npubank/tests/unit/compiler/fake_model.h"
+#include "npubank/tools/benchmarks/fake_model.h"
 
 #include <cmath>
 #include <utility>

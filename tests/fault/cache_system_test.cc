@@ -1,14 +1,12 @@
 // The cache file and the system under it: any of its calls may fail, and other processes save as
 // well.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
-#include <cstdarg>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -23,62 +21,18 @@
 #include "npubank/bank/files/cache_file.h"
 #include "npubank/bank/host_memory.h"
 #include "npubank/bank/testing.h"
+#include "npubank/lazy_tensor/base/file_lock.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/tests/support/file_faults.h"
+#include "npubank/tests/support/system_calls.h"
 #include "npubank/tests/support/temporary_folder.h"
 #include "npubank/tests/support/test_weights.h"
 
 namespace npubank {
 namespace {
 
-enum class Call { kOpen, kSync, kRename, kLock };
-
-// Asked before each such call of this program; the errno it fails with, 0: it is made. Not threaded.
-std::function<int(Call, const char* path)>& Hook() {
-  static auto& hook = *new std::function<int(Call, const char*)>();
-  return hook;
-}
-
-bool Refused(Call call, const char* path) {
-  if (!Hook()) return false;
-  const int error = Hook()(call, path);
-  if (error != 0) errno = error;
-  return error != 0;
-}
-
-}  // namespace
-}  // namespace npubank
-
-extern "C" int open(const char* path, int flags, ...) {
-  if (npubank::Refused(npubank::Call::kOpen, path)) return -1;
-  va_list arguments;
-  va_start(arguments, flags);
-  const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
-  va_end(arguments);
-  return static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags, mode));
-}
-extern "C" int fsync(int file) {
-  if (npubank::Refused(npubank::Call::kSync, nullptr)) return -1;
-  return static_cast<int>(syscall(SYS_fsync, file));
-}
-extern "C" int rename(const char* from, const char* to) noexcept {
-  if (npubank::Refused(npubank::Call::kRename, to)) return -1;
-  return static_cast<int>(syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
-}
-// Under another name, because the system has a struct of this one.
-extern "C" int lock_file(int file, int operation) noexcept __asm__("flock");
-extern "C" int lock_file(int file, int operation) noexcept {
-  if (npubank::Refused(npubank::Call::kLock, nullptr)) return -1;
-  return static_cast<int>(syscall(SYS_flock, file, operation));
-}
-
-namespace npubank {
-namespace {
-
 class CacheSystemTest : public ::testing::Test {
  protected:
-  void TearDown() override { Hook() = nullptr; }
-
   static std::function<absl::Status(uint64_t, absl::Span<std::byte>)> Fill(uint64_t value) {
     return [value](uint64_t, absl::Span<std::byte> out) {
       std::memset(out.data(), static_cast<int>(value), out.size());
@@ -173,22 +127,23 @@ class CacheSystemTest : public ::testing::Test {
 };
 
 TEST_F(CacheSystemTest, WhateverCallFailsTheLoadDoesNotAndTheOldFileIsThere) {
-  for (const Call call : {Call::kOpen, Call::kSync, Call::kRename, Call::kLock}) {
+  for (const SystemCall call : {SystemCall::kOpen, SystemCall::kOpenUnnamed, SystemCall::kSync,
+                                SystemCall::kLink, SystemCall::kRename, SystemCall::kLock}) {
     for (const bool for_ever : {false, true}) {
       uint64_t nth = 1;
       for (;; ++nth) {
         SCOPED_TRACE(absl::StrCat("call ", static_cast<int>(call), ", number ", nth,
                                   for_ever ? " and all after it" : ""));
         const bool happened = LoadsWhatever([&](bool& failed) {
-          Hook() = [&, seen = uint64_t{0}](Call made, const char* path) mutable {
-            const bool ours = path == nullptr || absl::StartsWith(path, folder_.path());
-            if (made != call || !ours) return 0;
-            ++seen;
-            const bool fails = for_ever ? seen >= nth : seen == nth;
-            failed |= fails;
-            return fails ? EIO : 0;
-          };
-          return std::shared_ptr<void>(nullptr, [](void*) { Hook() = nullptr; });
+          return std::make_unique<SystemCalls>(
+              [&, seen = uint64_t{0}](SystemCall made, const char* path) mutable {
+                const bool ours = path == nullptr || absl::StartsWith(path, folder_.path());
+                if (made != call || !ours) return 0;
+                ++seen;
+                const bool fails = for_ever ? seen >= nth : seen == nth;
+                failed |= fails;
+                return fails ? EIO : 0;
+              });
         });
         if (!happened || HasFailure()) break;
       }
@@ -228,22 +183,22 @@ TEST_F(CacheSystemTest, TwoProcessesThatSaveAtTheSameMomentLoseNothing) {
   ASSERT_EQ(pipe(came), 0);
   const pid_t first = Fork([&] {
     close(came[1]);
-    Hook() = [&](Call call, const char*) {
-      if (call != Call::kRename) return 0;
+    const SystemCalls hook([&](SystemCall call, const char*) {
+      if (call != SystemCall::kRename) return 0;
       char byte = 0;
       (void)!write(renaming[1], &byte, 1);
       (void)!read(came[0], &byte, 1);  // nothing comes from one that ends without a lock
       return 0;
-    };
+    });
     return AddAndSave(1).ok();
   });
   const pid_t second = Fork([&] {
     char byte = 0;
     (void)!read(renaming[0], &byte, 1);
-    Hook() = [&](Call call, const char*) {
-      if (call == Call::kLock) (void)!write(came[1], &byte, 1);
+    const SystemCalls hook([&](SystemCall call, const char*) {
+      if (call == SystemCall::kLock) (void)!write(came[1], &byte, 1);
       return 0;
-    };
+    });
     return AddAndSave(2).ok();
   });
   for (const int end : {renaming[0], renaming[1], came[0], came[1]}) close(end);
@@ -271,20 +226,63 @@ TEST_F(CacheSystemTest, ManyProcessesThatSaveAtOnceLoseNothing) {
 }
 
 TEST_F(CacheSystemTest, AProcessThatIsKilledWhileItSavesIsInNobodysWay) {
+  // Just before the new file gets a name, and just before it gets the cache's.
+  for (const auto& [call, left] : {std::pair(SystemCall::kLink, 2u), {SystemCall::kRename, 3u}}) {
+    ASSERT_TRUE(AddAndSave(1).ok());
+    const pid_t child = Fork([&, at = call] {
+      const SystemCalls hook([&](SystemCall made, const char*) {
+        if (made == at) raise(SIGKILL);
+        return 0;
+      });
+      return AddAndSave(2).ok();
+    });
+    EXPECT_TRUE(WIFSIGNALED(Join(child)));
+    EXPECT_EQ(Files().size(), left) << "the cache, the lock, and what already had a name";
+    EXPECT_EQ(GoodEntries(), 1u);
+    ASSERT_TRUE(AddAndSave(3).ok());
+    EXPECT_EQ(GoodEntries(), 2u);
+    EXPECT_FALSE(std::filesystem::exists(path_ + ".lock"));
+    std::filesystem::remove(path_);
+  }
+}
+
+// Another process has the lock and does not let go.
+TEST_F(CacheSystemTest, ASaveThatWaitsSaysSoAndGivesUp) {
   ASSERT_TRUE(AddAndSave(1).ok());
-  const pid_t child = Fork([&] {
-    Hook() = [](Call call, const char*) {
-      if (call == Call::kRename) raise(SIGKILL);
-      return 0;
-    };
-    return AddAndSave(2).ok();
-  });
-  EXPECT_TRUE(WIFSIGNALED(Join(child)));
-  EXPECT_EQ(Files().size(), 3u) << "the cache, what was to be the next, and the lock";
-  EXPECT_EQ(GoodEntries(), 1u);
-  ASSERT_TRUE(AddAndSave(3).ok());
+  std::vector<std::string> told;
+  const auto cache =
+      CacheFile::Open({.path = path_,
+                       .save_patience = std::chrono::milliseconds(1),
+                       .on_wait = [&](absl::string_view message) { told.emplace_back(message); }});
+  ASSERT_TRUE(cache->Add(Digest{2, 2}, 5000, Fill(2)).ok());
+  {
+    const auto lock = FileLock::Acquire(path_ + ".lock", {});
+    ASSERT_TRUE(lock.ok()) << lock.status();
+    const absl::Status status = cache->Save();
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), path_ + ".lock")) << status;
+  }
+  EXPECT_EQ(told,
+            std::vector<std::string>{"waiting for another process that saves '" + path_ + "'"});
+  EXPECT_EQ(GoodEntries(), 1u) << "the old file is as it was";
+  EXPECT_TRUE(AddAndSave(2).ok());
   EXPECT_EQ(GoodEntries(), 2u);
-  EXPECT_FALSE(std::filesystem::exists(path_ + ".lock"));
+}
+
+// Who saves through the link and who saves the file itself have one lock.
+TEST_F(CacheSystemTest, ACacheThatIsALinkStaysOneAndItsFileIsReplaced) {
+  ASSERT_TRUE(AddAndSave(1).ok());
+  const std::string file = folder_.File("elsewhere");
+  std::filesystem::rename(path_, file);
+  std::filesystem::create_symlink("elsewhere", path_);
+  ASSERT_TRUE(AddAndSave(2).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(path_));
+  EXPECT_EQ(GoodEntries(), 2u);
+  const auto cache =
+      CacheFile::Open({.path = path_, .save_patience = std::chrono::milliseconds(0)});
+  ASSERT_TRUE(cache->Add(Digest{3, 3}, 5000, Fill(3)).ok());
+  const auto lock = FileLock::Acquire(file + ".lock", {});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(cache->Save()));
 }
 
 }  // namespace

@@ -1,6 +1,10 @@
-// A model for tests of the compiler: a config, and tensors that are there in name and type only.
-#ifndef NPUBANK_TESTS_UNIT_COMPILER_FAKE_MODEL_H_
-#define NPUBANK_TESTS_UNIT_COMPILER_FAKE_MODEL_H_
+// FakeModel: a model for benchmarks and tests of the compiler: a config, and tensors that are there
+// in name and type only.
+//
+//   const FakeModel model(Llama1BConfig());
+//   Compile(config, model.Finder(), options);
+#ifndef NPUBANK_TOOLS_BENCHMARKS_FAKE_MODEL_H_
+#define NPUBANK_TOOLS_BENCHMARKS_FAKE_MODEL_H_
 
 #include <cstdint>
 #include <map>
@@ -41,4 +45,4 @@ class FakeModel {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_TESTS_UNIT_COMPILER_FAKE_MODEL_H_
+#endif  // NPUBANK_TOOLS_BENCHMARKS_FAKE_MODEL_H_
