@@ -20,6 +20,7 @@
 namespace npubank {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -460,6 +461,16 @@ TEST_F(ProgramsTest, TheDeviceThatIsFoundMustBeTheOneThatWasAskedFor) {
                   .exit_status,
               0);
   unsetenv("ZE_ENABLE_ALT_DRIVERS");
+}
+
+TEST_F(ProgramsTest, ASystemWithoutAThreadToGiveEndsNoProgramWithoutAWord) {
+  // A thread's stack is as large as the limit says, and there is no room for one of that size.
+  const ProgramResult result =
+      RunProgram({"/bin/sh", "-c", "ulimit -s 700000000000 && exec \"$0\" \"$@\"", kBankRun,
+                  "--device", "software", "--model", model_.folder(), "--tokens", "1"});
+  if (result.error.find("ulimit") != std::string::npos) GTEST_SKIP() << result.error;
+  EXPECT_THAT(result.exit_status, AnyOf(0, 1)) << result.error;
+  EXPECT_THAT(result.error, Not(HasSubstr("terminate")));
 }
 
 TEST_F(ProgramsTest, ACorruptSnapshotIsOneLine) {

@@ -35,6 +35,7 @@
 #include "absl/strings/str_split.h"
 #include "npubank/bank/files/cache_file.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/base/thread.h"
 #include "npubank/lazy_tensor/sources/source.h"
 #include "npubank/tools/bank_place.h"
 #include "npubank/tools/checkpoint_writer.h"
@@ -95,13 +96,13 @@ absl::StatusOr<Figures> Load(WeightFormat weights, BankOptions options) {
   };
 }
 
-double SecondsToCopy(const std::vector<std::byte>& in, std::byte* out) {
+absl::StatusOr<double> SecondsToCopy(const std::vector<std::byte>& in, std::byte* out) {
   const auto part = [&](size_t number) {
     const size_t first = in.size() * number / kWorkers;
     std::memcpy(out + first, in.data() + first, in.size() * (number + 1) / kWorkers - first);
   };
   const Stopwatch stopwatch;
-  std::thread other(part, 1);
+  NPUBANK_ASSIGN_OR_RETURN(std::thread other, StartThread([&] { part(1); }));
   part(0);
   other.join();
   return stopwatch.Seconds();
@@ -115,9 +116,11 @@ absl::StatusOr<Figures> Memcpy() {
   NPUBANK_ASSIGN_OR_RETURN(const auto memory, place.memory->Allocate(in.size(), "copy"));
   std::byte* const out = memory->host_bytes().data();
   Figures figures;
-  figures["fresh_seconds"] = SecondsToCopy(in, out);
-  std::vector<double> seconds;
-  for (int i = 0; i < 5; ++i) seconds.push_back(SecondsToCopy(in, out));
+  NPUBANK_ASSIGN_OR_RETURN(figures["fresh_seconds"], SecondsToCopy(in, out));
+  std::vector<double> seconds(5);
+  for (double& one : seconds) {
+    NPUBANK_ASSIGN_OR_RETURN(one, SecondsToCopy(in, out));
+  }
   std::sort(seconds.begin(), seconds.end());
   figures["seconds"] = seconds[2];
   return figures;

@@ -3,6 +3,10 @@
 #include <chrono>
 #include <fstream>
 #include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "npubank/lazy_tensor/base/thread.h"
 
 namespace npubank {
 
@@ -31,17 +35,18 @@ ProcessMemory ProcessMemoryNow() {
 
 MemoryMonitor::MemoryMonitor() {
   Sample();
-  thread_ = std::thread([this] {
+  absl::StatusOr<std::thread> sampler = StartThread([this] {
     while (!stop_.load(std::memory_order_relaxed)) {
       Sample();
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   });
+  if (sampler.ok()) thread_ = *std::move(sampler);
 }
 
 MemoryMonitor::~MemoryMonitor() {
   stop_.store(true, std::memory_order_relaxed);
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void MemoryMonitor::Sample() {

@@ -5,7 +5,8 @@
 //   monitor.Peak().anonymous_bytes;
 //
 // A thread samples RssAnon and RssFile in /proc/self/status every two milliseconds, since Linux
-// keeps a high-water mark only for all resident memory together. Shorter spikes can be missed.
+// keeps a high-water mark only for all resident memory together. Shorter spikes can be missed; where
+// the system has no thread to give, so is all that happens between the monitor's start and Peak.
 #ifndef NPUBANK_TOOLS_REPORTS_MEMORY_MONITOR_H_
 #define NPUBANK_TOOLS_REPORTS_MEMORY_MONITOR_H_
 
