@@ -143,6 +143,7 @@ Bank::Core::Leases Bank::Core::LoadAll(absl::Span<const uint64_t> ids,
   for (const OwnedTensor& tensor : tensors) {
     if (!tensor.resident) progress.bytes_total += tensor.bytes;
   }
+  const std::unique_ptr<ImportPlan> imports = loader.PlanImports(tensors);
   std::vector<Lease> leases;
   leases.reserve(tensors.size());
   for (const OwnedTensor& tensor : tensors) {

@@ -18,15 +18,28 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "npubank/lazy_tensor/digest.h"
 #include "npubank/lazy_tensor/sources/source.h"
 
 namespace npubank {
+
+// Where an allocation lies in a file: whoever else has that file, another process too, may use the
+// same pages. `descriptor` and `path` are the file's as it was opened; either may be missing.
+struct FileRange {
+  int descriptor = -1;  // open while the allocation lives, and not the caller's to close; -1: none
+  std::string path;     // may name another file by now; empty for a file that never had a name
+  const Source* source = nullptr;  // the same file, to ask whether it changed; null: nobody knows
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  bool page_aligned = false;  // the offset is a multiple of 4096: it can be mapped as it is
+};
 
 // A range of device memory; freed on destruction.
 class DeviceAllocation {
@@ -40,6 +53,31 @@ class DeviceAllocation {
       const = 0;  // "committed", "placed", "tiled", "imported", "host"
   // The memory itself where the host may write it; empty where it may not.
   virtual absl::Span<std::byte> host_bytes() = 0;
+  // The file that the memory is the pages of; null for memory that lies in no file. Valid while the
+  // allocation lives.
+  virtual const FileRange* file() const { return nullptr; }
+};
+
+// What does not change while a DeviceMemory lives: what is compiled for it may depend on it.
+struct DeviceMemoryTraits {
+  // What the address of every allocation, imported ones too, is a multiple of: device and compiler
+  // may rely on it.
+  uint64_t argument_alignment = 64;
+  // Whether Import can succeed at all.
+  bool imports = false;
+};
+
+// A range of a source that a load is going to import.
+struct ImportRange {
+  Digest source;  // its identity: the source need not be open yet
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+
+// What a load said it was going to import; kept by the load until its imports are made.
+class ImportPlan {
+ public:
+  virtual ~ImportPlan() = default;
 };
 
 struct DeviceUsage {
@@ -71,6 +109,19 @@ class DeviceMemory {
   virtual absl::StatusOr<std::unique_ptr<DeviceAllocation>> Import(std::shared_ptr<Source> source,
                                                                    uint64_t offset, uint64_t bytes,
                                                                    absl::string_view name);
+
+  // Whether Import of this range is expected to succeed, so that a load can plan its room before it
+  // evaluates anything. Asks neither driver nor file: it costs a look-up, and what it says may turn
+  // out wrong (a kernel that refuses, a file that changed), when the caller needs room after all.
+  virtual bool CanImport(const Source& source, uint64_t offset, uint64_t bytes) const;
+
+  // Called once per load, before its imports, with the ranges that it is going to import: those
+  // that touch become one import, and nothing else of their files is made device memory. Imports
+  // that were not planned work as well, each by itself, and a planned one that is not made costs
+  // nothing. Null where nothing is imported.
+  virtual std::unique_ptr<ImportPlan> PlanImports(absl::Span<const ImportRange> ranges);
+
+  virtual DeviceMemoryTraits traits() const { return {}; }
 
   // Fills all of `memory`, in one piece or several, in ascending order; returns when the bytes are
   // there. An error of `produce` comes back as it is.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/content.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
@@ -67,6 +68,34 @@ absl::StatusOr<Lease> Loader::MakeResident(Uid uid, const Cancelled& cancelled) 
   NPUBANK_ASSIGN_OR_RETURN(Acquired acquired, registry_->Acquire(uid, cancelled));
   if (auto* lease = std::get_if<Lease>(&acquired)) return std::move(*lease);
   return Run(*std::get<std::unique_ptr<Evaluation>>(acquired), cancelled);
+}
+
+// A tensor in the cache is imported from there. Of one that comes back no range is known yet.
+std::unique_ptr<ImportPlan> Loader::PlanImports(absl::Span<const OwnedTensor> tensors) const {
+  if (!device_->traits().imports) return nullptr;
+  absl::flat_hash_set<uint64_t> wanted;
+  for (const OwnedTensor& tensor : tensors) {
+    if (!tensor.resident) wanted.insert(tensor.uid.value);
+  }
+  std::vector<ImportRange> ranges;
+  std::vector<std::pair<Digest, uint64_t>> transformed;
+  registry_->Look([&](const Registry::Books& books) {
+    for (const Entry* entry : books.entries) {
+      if (entry->recipe == nullptr || !wanted.contains(entry->uid.value)) continue;
+      const uint64_t bytes = entry->type.bytes();
+      if (const auto* constant = std::get_if<ConstantOp>(&entry->recipe->op())) {
+        ranges.push_back({constant->hold->source().identity(), constant->offset, bytes});
+      } else {
+        transformed.emplace_back(entry->digest, bytes);
+      }
+    }
+  });
+  for (const auto& [digest, bytes] : transformed) {
+    if (cache_ == nullptr || bytes == 0) continue;
+    if (const std::optional<CachedBytes> cached = cache_->Find(digest, bytes))
+      ranges.push_back({cached->file->identity(), cached->offset, cached->bytes});
+  }
+  return device_->PlanImports(ranges);
 }
 
 absl::StatusOr<Lease> Loader::Run(Evaluation& evaluation, const Cancelled& cancelled) const {

@@ -33,6 +33,9 @@ class Loader {
 
   using Cancelled = std::function<bool()>;
   absl::StatusOr<Lease> MakeResident(Uid uid, const Cancelled& cancelled) const;
+  // What these tensors are going to import, told to the device once per load; kept until they are
+  // resident.
+  std::unique_ptr<ImportPlan> PlanImports(absl::Span<const OwnedTensor> tensors) const;
   uint64_t budget_used() const { return budget_->used(); }
 
  private:

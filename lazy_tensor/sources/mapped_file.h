@@ -25,8 +25,9 @@ namespace npubank {
 
 class MappedFile {
  public:
-  // MAP_SHARED and read-only: the pages are the page cache's own. `size` is not 0.
-  static std::unique_ptr<MappedFile> Map(int fd, uint64_t size);
+  // MAP_SHARED and read-only: the pages are the page cache's own. `size` is not 0; it begins at
+  // `offset` in the file, a multiple of the system's page. errno says why it is null.
+  static std::unique_ptr<MappedFile> Map(int fd, uint64_t size, uint64_t offset = 0);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

@@ -54,6 +54,8 @@ class FileSource final : public Source {
         access_(access) {}
 
   bool persistent() const override { return true; }
+  bool mappable() const override { return access_ == FileAccess::kMap; }
+  int descriptor() const override { return fd_.get(); }
 
   absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const override {
     NPUBANK_RETURN_IF_ERROR(CheckRange(name(), offset, out.size(), size()));

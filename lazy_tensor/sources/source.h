@@ -68,6 +68,11 @@ class Source {
   // All the bytes where they are, unchecked: ask CheckUnchanged when they have been used. Empty for
   // what must be read with Read.
   virtual absl::Span<const std::byte> InPlace() const { return {}; }
+  // Whether its bytes are those of a file that may be mapped, by View or through the descriptor.
+  virtual bool mappable() const { return false; }
+  // The open file, for who maps it or compares it; not the caller's to close, nor to be used when
+  // the Source is gone. -1: none.
+  virtual int descriptor() const { return -1; }
   // The bytes in [offset, offset + length) will not be needed soon: a mapping gives its pages back.
   virtual void Release(uint64_t offset, uint64_t length) const = 0;
   // DataLoss when what was read so far may not be what the identity says. One fstat for a file.

@@ -192,16 +192,21 @@ class NpuMemory::OwnAllocation : public Allocation {
 
 class NpuMemory::ImportedAllocation : public Allocation {
  public:
-  ImportedAllocation(std::shared_ptr<Core> core, std::shared_ptr<const Imports::File> file,
+  ImportedAllocation(std::shared_ptr<Core> core, std::shared_ptr<const Imports::Region> region,
                      uint64_t offset, uint64_t bytes)
       // Level Zero takes pointers to non-const; the device only reads what is imported.
-      : Allocation(std::move(core), const_cast<std::byte*>(file->bytes().data()) + offset, bytes),
-        file_(std::move(file)),
-        offset_(offset) {
+      : Allocation(std::move(core), const_cast<std::byte*>(region->AddressOf(offset)), bytes),
+        region_(std::move(region)),
+        range_({.descriptor = region_->source().descriptor(),
+                .path = region_->source().name(),
+                .source = &region_->source(),
+                .offset = offset,
+                .bytes = bytes,
+                .page_aligned = offset % PageRange::kPageBytes == 0}) {
     core_->books->Charge(reserved_bytes(), bytes_);
   }
   ~ImportedAllocation() override {
-    file_.reset();
+    region_.reset();
     if (core_->books->Discharge(reserved_bytes(), bytes_) == 0) core_->Trim();
   }
 
@@ -210,18 +215,19 @@ class NpuMemory::ImportedAllocation : public Allocation {
     return MemoryStrategyName(MemoryStrategy::kImported);
   }
   absl::Span<std::byte> host_bytes() override { return {}; }
+  const FileRange* file() const override { return &range_; }
   absl::Status Write(ProduceBytes) override {
     return absl::FailedPreconditionError(
         "an imported tensor is its file's pages and cannot be written: allocate instead");
   }
   // Through the file: in the mapping of a file that shrank there are zeros.
   absl::Status Read(uint64_t offset, absl::Span<std::byte> out) override {
-    return file_->source().Read(offset_ + offset, out);
+    return region_->source().Read(range_.offset + offset, out);
   }
 
  private:
-  std::shared_ptr<const Imports::File> file_;
-  const uint64_t offset_;  // in the file
+  std::shared_ptr<const Imports::Region> region_;
+  const FileRange range_;
 };
 
 absl::StatusOr<std::shared_ptr<NpuMemory>> NpuMemory::Create(
@@ -245,11 +251,6 @@ absl::StatusOr<std::shared_ptr<NpuMemory>> NpuMemory::Create(
       break;
   }
   return std::shared_ptr<NpuMemory>(new NpuMemory(std::move(core)));
-}
-
-absl::StatusOr<std::shared_ptr<NpuMemory>> NpuMemory::Create(
-    std::shared_ptr<level_zero::Device> device) {
-  return Create(std::move(device), {.strategy = MemoryStrategy::kCommitted});
 }
 
 absl::StatusOr<std::unique_ptr<DeviceAllocation>> NpuMemory::Allocate(uint64_t bytes,
@@ -277,10 +278,27 @@ absl::StatusOr<std::unique_ptr<DeviceAllocation>> NpuMemory::Import(std::shared_
     return absl::FailedPreconditionError(
         absl::StrCat(name, " lies at byte ", offset, " of ", source->name(),
                      ": the device needs a multiple of ", kDeviceAlignment));
-  auto file = core_->imports->Acquire(std::move(source));
-  if (!file.ok()) return Annotate(file.status(), name);
-  core_->imports->WillNeed((*file)->bytes().subspan(offset, bytes));
-  return std::make_unique<ImportedAllocation>(core_, *std::move(file), offset, bytes);
+  auto region = core_->imports->Acquire(std::move(source), offset, bytes);
+  if (!region.ok()) return Annotate(region.status(), name);
+  core_->imports->WillNeed({(*region)->AddressOf(offset), bytes});
+  return std::make_unique<ImportedAllocation>(core_, *std::move(region), offset, bytes);
+}
+
+bool NpuMemory::CanImport(const Source& source, uint64_t offset, uint64_t bytes) const {
+  return core_->imports != nullptr && offset % kDeviceAlignment == 0 &&
+         core_->imports->CanImport(source, offset, bytes);
+}
+
+std::unique_ptr<ImportPlan> NpuMemory::PlanImports(absl::Span<const ImportRange> ranges) {
+  if (core_->imports == nullptr) return nullptr;
+  std::vector<ImportRange> aligned;  // what is not is copied, and its pages stay out
+  for (const ImportRange& range : ranges)
+    if (range.offset % kDeviceAlignment == 0) aligned.push_back(range);
+  return core_->imports->Plan(aligned);
+}
+
+DeviceMemoryTraits NpuMemory::traits() const {
+  return {.argument_alignment = kDeviceAlignment, .imports = imports()};
 }
 
 absl::Status NpuMemory::Write(DeviceAllocation& memory, ProduceBytes produce) {

@@ -1,9 +1,9 @@
 // NpuMemory: DeviceMemory on Level Zero, by the strategy that the driver and the user allow.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<NpuMemory> memory,
-//                            NpuMemory::Create(device, {.strategy = MemoryStrategy::kAuto}));
-//   auto bank = Bank::Create(memory, {});
+//   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<NpuMemory> memory, NpuMemory::Create(device));
+//   NPUBANK_ASSIGN_OR_RETURN(auto weight, memory->Allocate(bytes, "wq"));
 //
+// Npu::Open (runtime/npu.h) makes one beside its device. Without options it is auto.
 // What a driver can do is asked, never assumed:
 //   auto        tiled where there is virtual memory, else placed; files imported where they can be
 //   committed   one allocation of the driver per tensor                               (committed.h)
@@ -53,16 +53,16 @@ struct NpuMemoryOptions {
 class NpuMemory : public DeviceMemory {
  public:
   static absl::StatusOr<std::shared_ptr<NpuMemory>> Create(
-      std::shared_ptr<level_zero::Device> device, NpuMemoryOptions options);
-  // Committed memory: what the driver holds is what tensors cost, page by page.
-  static absl::StatusOr<std::shared_ptr<NpuMemory>> Create(
-      std::shared_ptr<level_zero::Device> device);
+      std::shared_ptr<level_zero::Device> device, NpuMemoryOptions options = {});
 
   absl::StatusOr<std::unique_ptr<DeviceAllocation>> Allocate(uint64_t bytes,
                                                              absl::string_view name) override;
   absl::StatusOr<std::unique_ptr<DeviceAllocation>> Import(std::shared_ptr<Source> source,
                                                            uint64_t offset, uint64_t bytes,
                                                            absl::string_view name) override;
+  bool CanImport(const Source& source, uint64_t offset, uint64_t bytes) const override;
+  std::unique_ptr<ImportPlan> PlanImports(absl::Span<const ImportRange> ranges) override;
+  DeviceMemoryTraits traits() const override;
   absl::Status Write(DeviceAllocation& memory, ProduceBytes produce) override;
   absl::Status Read(DeviceAllocation& memory, uint64_t offset, absl::Span<std::byte> out) override;
   void Trim() override;

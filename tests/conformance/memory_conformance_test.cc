@@ -1,17 +1,13 @@
 // What every strategy of device memory must do, whatever the driver lets it.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
-#include <fstream>
 #include <memory>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/runtime/memory/strategies/strategy.h"
 #include "npubank/runtime/memory/strategies/tiled.h"
 #include "npubank/runtime/memory/strategies/tiles.h"
@@ -250,164 +246,6 @@ TEST_P(TileConformance, UnusedTilesGoWhenMemoryIsShort) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Only, TileConformance, ::testing::Values(MemoryStrategy::kTiled),
-                         StrategyTestName);
-
-class ImportConformance : public MemoryFixture {};
-
-TEST_P(ImportConformance, AFileIsImportedOnceAndSharedWithoutACopy) {
-  const uint64_t copied = Driver().copied_bytes;
-  auto first = memory_->Import(sources_[0], 0, 1000, "norm");
-  auto second = memory_->Import(sources_[0], 1024, 50000, "wq");
-  // The same file opened again is the same file.
-  auto reopened = Source::OpenFile(files_[0].path());
-  ASSERT_TRUE(reopened.ok());
-  auto third = memory_->Import(*reopened, 64, 64, "wk");
-  ASSERT_TRUE(first.ok() && second.ok() && third.ok()) << first.status() << third.status();
-  EXPECT_EQ(Driver().live_imports, 1u);
-  EXPECT_EQ(Driver().live_bytes, 0u) << "no memory of the device's own";
-  EXPECT_EQ(Driver().copied_bytes, copied);
-  EXPECT_EQ(LiveSourceBytes(), 0u) << "pages of a file are not held source bytes";
-  EXPECT_EQ(static_cast<std::byte*>((*second)->address()) - 1024, (*first)->address());
-  EXPECT_EQ((*first)->strategy(), "imported");
-  EXPECT_EQ((*first)->reserved_bytes(), 0u);
-  sources_.clear();
-  reopened->reset();
-  std::vector<std::byte> bytes(50000);
-  ASSERT_TRUE(memory_->Read(**second, 0, absl::MakeSpan(bytes)).ok()) << "the source lives on";
-  first->reset();
-  third->reset();
-  EXPECT_EQ(Driver().live_imports, 1u);
-  second->reset();
-  EXPECT_EQ(Driver().live_imports, 0u);
-}
-
-// Of this process: what the system cannot take from a file again.
-uint64_t AnonymousBytes() {
-  std::ifstream status("/proc/self/status");
-  uint64_t kibibytes = 0;
-  for (std::string word; status >> word;)
-    if (word == "RssAnon:") status >> kibibytes;
-  return kibibytes << 10;
-}
-
-TEST_P(ImportConformance, ALargeFileCostsNoMemoryAndNoCopies) {
-  constexpr uint64_t kBytes = 256 << 20;
-  const testing::TemporaryFile file;
-  ASSERT_EQ(truncate(file.path().c_str(), kBytes), 0);
-  auto source = Source::OpenFile(file.path());
-  ASSERT_TRUE(source.ok()) << source.status();
-  const uint64_t copied = Driver().copied_bytes;
-  const uint64_t anonymous = AnonymousBytes();
-  std::vector<std::unique_ptr<DeviceAllocation>> tensors;
-  for (uint64_t offset = 0; offset < kBytes; offset += 1 << 20) {
-    auto tensor = memory_->Import(*source, offset, 1 << 20, "wq");
-    ASSERT_TRUE(tensor.ok()) << tensor.status();
-    tensors.push_back(*std::move(tensor));
-  }
-  EXPECT_EQ(memory_->Usage().imported_bytes, kBytes);
-  EXPECT_EQ(memory_->Usage().held_bytes, 0u);
-  EXPECT_EQ(Driver().live_imports, 1u);
-  EXPECT_EQ(Driver().copied_bytes, copied);
-  EXPECT_LT(AnonymousBytes(), anonymous + (32 << 20));
-}
-
-TEST_P(ImportConformance, WhatTheDeviceCannotUseWhereItIsMustBeCopied) {
-  const auto code = [&](std::shared_ptr<Source> source, uint64_t offset, uint64_t bytes) {
-    return memory_->Import(std::move(source), offset, bytes, "wq").status().code();
-  };
-  EXPECT_EQ(code(sources_[0], 32, 64), absl::StatusCode::kFailedPrecondition) << "not aligned";
-  EXPECT_EQ(code(Source::FromBuffer(std::vector<std::byte>(8192), "buffer"), 0, 64),
-            absl::StatusCode::kFailedPrecondition);
-  auto read = Source::OpenFile(files_[0].path(), FileAccess::kRead);
-  ASSERT_TRUE(read.ok());
-  EXPECT_EQ(code(*read, 0, 64), absl::StatusCode::kFailedPrecondition) << "not mapped";
-  EXPECT_EQ(code(sources_[0], 0, 0), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(code(sources_[0], kFileBytes / 64 * 64, 64), absl::StatusCode::kOutOfRange);
-  EXPECT_EQ(code(sources_[0], ~uint64_t{63}, 128), absl::StatusCode::kOutOfRange);
-  EXPECT_EQ(memory_->Usage().live_allocations, 0u);
-}
-
-TEST_P(ImportConformance, AFileThatTheKernelWillNotPinIsAskedForOncePerLoadAndSaidOnce) {
-  software_->pfnFailCall("zeMemAllocHost", 1, 1, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
-  for (const auto& source : {sources_[0], sources_[1]}) {
-    for (int tensor = 0; tensor < 50; ++tensor) {
-      EXPECT_EQ(memory_->Import(source, tensor * 64, 64, "wq").status().code(),
-                absl::StatusCode::kFailedPrecondition)
-          << "which means: copy it";
-    }
-  }
-  uint64_t asked = 0;
-  software_->pfnCountCalls("zeMemAllocHost", &asked);
-  EXPECT_EQ(asked, 2u) << "once for each file";
-  ASSERT_EQ(notices_.size(), 1u);
-  EXPECT_NE(notices_[0].find(sources_[0]->name()), std::string::npos) << notices_[0];
-  EXPECT_EQ(memory_->notices(), notices_);
-  software_->pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
-  EXPECT_FALSE(memory_->Import(sources_[0], 0, 64, "wq").ok()) << "the load is not over";
-  EXPECT_TRUE(memory_->Import(sources_[2], 0, 64, "wq").ok()) << "a file never refused";
-  memory_->Trim();
-  EXPECT_TRUE(memory_->Import(sources_[0], 0, 64, "wq").ok()) << "the next load asks again";
-}
-
-TEST_P(ImportConformance, ADriverThatListsImportsButHasNoneIsAskedOnceForAllFilesAndLoads) {
-  software_->pfnFailCall("zeMemAllocHost", 1, 1, ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
-  for (int load = 0; load < 3; ++load) {
-    for (const auto& source : sources_) {
-      EXPECT_EQ(memory_->Import(source, 0, 64, "wq").status().code(),
-                absl::StatusCode::kUnimplemented);
-    }
-    memory_->Trim();
-  }
-  uint64_t asked = 0;
-  software_->pfnCountCalls("zeMemAllocHost", &asked);
-  EXPECT_EQ(asked, 1u);
-  EXPECT_EQ(notices_.size(), 1u);
-}
-
-TEST_P(ImportConformance, AFileThatTheSystemWillNotMapIsCopied) {
-  // On a file system that cannot map, or when the process has no more addresses.
-  class Unmappable : public Source {
-   public:
-    Unmappable() : Source("unmappable", Digest{1, 1}, kFileBytes) {}
-    bool persistent() const override { return true; }
-    absl::Status Read(uint64_t, absl::Span<std::byte>) const override { return absl::OkStatus(); }
-    absl::StatusOr<absl::Span<const std::byte>> View(uint64_t, uint64_t) const override {
-      return absl::UnavailableError("cannot map: no such device");
-    }
-    void Release(uint64_t, uint64_t) const override {}
-  };
-  EXPECT_EQ(memory_->Import(std::make_shared<Unmappable>(), 0, 64, "wq").status().code(),
-            absl::StatusCode::kFailedPrecondition)
-      << "which means: copy it";
-}
-
-TEST_P(ImportConformance, AChangedFileIsDataLoss) {
-  ASSERT_EQ(truncate(files_[1].path().c_str(), 4096), 0);
-  EXPECT_EQ(memory_->Import(sources_[1], 0, 64, "wq").status().code(), absl::StatusCode::kDataLoss);
-}
-
-TEST_P(ImportConformance, ImportedTensorsAreNotWritten) {
-  auto tensor = Make(4096);
-  ASSERT_TRUE(tensor.ok()) << tensor.status();
-  EXPECT_EQ(Write(*memory_, *tensor, 1).code(), absl::StatusCode::kFailedPrecondition);
-}
-
-TEST_P(ImportConformance, ThreadsThatComeAndGoShareOneImport) {
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([this] {
-      for (int i = 0; i < 200; ++i) {
-        auto tensor = memory_->Import(sources_[0], i * 64, 64, "wq");
-        ASSERT_TRUE(tensor.ok()) << tensor.status();
-        EXPECT_EQ(Driver().live_imports, 1u);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(Driver().live_imports, 0u);
-}
-
-INSTANTIATE_TEST_SUITE_P(Only, ImportConformance, ::testing::Values(MemoryStrategy::kImported),
                          StrategyTestName);
 
 }  // namespace

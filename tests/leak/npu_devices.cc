@@ -15,7 +15,7 @@ TestDevice MakeNpuDevice() {
   if (!device.ok()) return {};
   const level_zero::SoftwareNpuExtension* const software = (*device)->software();
   EXPECT_NE(software, nullptr) << "not the software NPU";
-  auto memory = NpuMemory::Create(*std::move(device));
+  auto memory = NpuMemory::Create(*std::move(device), {.strategy = MemoryStrategy::kCommitted});
   EXPECT_TRUE(memory.ok()) << memory.status();
   if (software == nullptr || !memory.ok()) return {};
   const auto count = [software] {
