@@ -4,19 +4,18 @@
 
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/runtime/level_zero/software_npu_extension.h"
+#include "npubank/runtime/npu.h"
 
 namespace npubank {
 
 absl::StatusOr<BankPlace> BankPlace::Open(level_zero::DeviceChoice choice, int workers,
                                           MemoryStrategy strategy, BankOptions options) {
-  BankPlace place;
-  NPUBANK_ASSIGN_OR_RETURN(place.device, level_zero::Device::Open(choice));
-  NpuMemoryOptions memory;
-  memory.strategy = strategy;
-  memory.notice = [](absl::string_view) {};  // reports say it: memory->notices()
-  NPUBANK_ASSIGN_OR_RETURN(place.memory, NpuMemory::Create(place.device, std::move(memory)));
-  options.workers = std::make_shared<ThreadWorkers>(workers);
-  place.bank = Bank::Create(place.memory, std::move(options));
+  NpuOptions npu_options = {.device = choice, .workers = workers};
+  npu_options.memory.strategy = strategy;
+  npu_options.memory.notice = [](absl::string_view) {};  // reports say it: memory->notices()
+  NPUBANK_ASSIGN_OR_RETURN(const std::shared_ptr<Npu> npu, Npu::Open(std::move(npu_options)));
+  BankPlace place = {.device = npu->device(), .memory = npu->memory(), .bank = nullptr};
+  NPUBANK_ASSIGN_OR_RETURN(place.bank, npu->MakeBank(std::move(options)));
   return place;
 }
 

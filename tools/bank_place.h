@@ -4,7 +4,7 @@
 //                            BankPlace::Open(level_zero::DeviceChoice::kAuto, /*workers=*/2,
 //                                            MemoryStrategy::kAuto, {.budget_bytes = 1 << 30}));
 //
-// Copies share the same device and bank. Errors: those of Device::Open and NpuMemory::Create.
+// Copies share the same device and bank. Errors: those of Npu::Open.
 #ifndef NPUBANK_TOOLS_BANK_PLACE_H_
 #define NPUBANK_TOOLS_BANK_PLACE_H_
 

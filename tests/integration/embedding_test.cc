@@ -7,6 +7,7 @@
 
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/runtime/npu.h"
 #include "npubank/tests/support/npu_fixture.h"
 #include "npubank/tests/support/test_model.h"
 
@@ -16,9 +17,8 @@ namespace {
 #define ASSIGN NPUBANK_ASSIGN_OR_RETURN
 
 absl::StatusOr<int32_t> NextToken(const std::string& folder, uint64_t* source_bytes_after_load) {
-  ASSIGN(auto device, level_zero::Device::Open(level_zero::DeviceChoice::kAuto));
-  ASSIGN(auto memory, NpuMemory::Create(device));
-  auto bank = Bank::Create(memory, {});
+  ASSIGN(auto npu, Npu::Open());
+  ASSIGN(auto bank, npu->MakeBank({}));
   ASSIGN(auto model, Checkpoint::Open(folder));
   auto find = [&](absl::string_view name) { return model->Find(name); };
   std::vector<std::string> blobs;
@@ -30,7 +30,7 @@ absl::StatusOr<int32_t> NextToken(const std::string& folder, uint64_t* source_by
     ASSIGN(std::string blob, Compile(model->config(), find, options));
     blobs.push_back(blob);
   }
-  ASSIGN(auto session, Session::Load(device, memory, bank, blobs, find, {}));
+  ASSIGN(auto session, Session::Load(npu->device(), npu->memory(), bank, blobs, find, {}));
   model.reset();  // every weight is on the device now, once
   *source_bytes_after_load = LiveSourceBytes();
   ASSIGN(absl::Span<const float> logits, session->Feed({1, 40, 47}));
