@@ -102,14 +102,23 @@ std::shared_ptr<Bank> Bank::Create(std::shared_ptr<DeviceMemory> device, BankOpt
 }
 
 Owner Bank::AddOwner(absl::string_view name, OwnerOptions options) {
-  const uint64_t id = core_->registry->AddOwner(name, std::move(options.resolver));
+  const uint64_t id = core_->registry->AddOwner(name, std::move(options.index));
   return Owner(core_->registry, id, std::string(name));
 }
 
 absl::StatusOr<Registration> Bank::Register(const Owner& owner, LazyTensor tensor,
                                             absl::string_view name) {
   NPUBANK_RETURN_IF_ERROR(core_->CheckOwner(owner, absl::StrCat("registering '", name, "'")));
-  return core_->registry->Register(owner.id(), std::move(tensor), name);
+  Description way_back = tensor.description();
+  const RecipePtr recipe = tensor.recipe();
+  const std::shared_ptr<const SourceIndex> index = core_->registry->IndexOf(owner.id());
+  if (recipe != nullptr && index != nullptr) {
+    // Without it the tensor simply stays.
+    if (auto described = RecipeList::Of(recipe, index); described.ok()) {
+      way_back = {*std::move(described), 0};
+    }
+  }
+  return core_->registry->Register(owner.id(), std::move(tensor), name, std::move(way_back));
 }
 
 absl::StatusOr<std::vector<Lease>> Bank::Load(absl::Span<const Owner* const> owners,
@@ -139,6 +148,8 @@ Bank::Core::Leases Bank::Core::Load(absl::Span<const uint64_t> ids,
 Bank::Core::Leases Bank::Core::LoadAll(absl::Span<const uint64_t> ids,
                                        const LoadOptions& options) const {
   NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnedTensor> tensors, TensorsOf(ids));
+  std::vector<SourceIndex::Use> uses;  // a file is opened once for all of the load
+  for (const uint64_t id : ids) uses.emplace_back(registry->IndexOf(id));
   LoadProgress progress;
   for (const OwnedTensor& tensor : tensors) {
     if (!tensor.resident) progress.bytes_total += tensor.bytes;

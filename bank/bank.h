@@ -75,10 +75,11 @@ struct BankOptions {
 
 // What an owner can do for the bank later.
 struct OwnerOptions {
-  // Brings an evicted tensor's stored parts back: all that this owner registers. Without it the
-  // owner's tensors leave the device only for a Sleep that keeps host copies. For a tensor over a
-  // buffer in memory it is asked when that is evaluated; what it does not find then never leaves.
-  RecipeResolver resolver = nullptr;
+  // Where the stored parts of what this owner registers are found: its files stay open during a load
+  // and are opened again when an evicted tensor is wanted. A tensor whose parts are not in it, or
+  // that is registered without one, leaves the device only for a Sleep that keeps host copies (a
+  // described tensor brings its own index).
+  std::shared_ptr<const SourceIndex> index = nullptr;
 };
 
 struct SleepOptions {
@@ -147,7 +148,7 @@ class Bank : public std::enable_shared_from_this<Bank> {
   // Several owners are one load: progress counts all of them.
   // When it fails, naming the tensor, those that slept sleep on with all they kept, unless another
   // Load of theirs succeeds: DataLoss or FailedPrecondition when a source is not what it was when it
-  // was registered, NotFound, or what else the resolvers say, when it is not there any more: register
+  // was registered, NotFound, or what else its index says, when it is not there any more: register
   // it again from where it is now. Cancelled when an owner is released meanwhile.
   absl::StatusOr<std::vector<Lease>> Load(absl::Span<const Owner* const> owners,
                                           const LoadOptions& options = {});

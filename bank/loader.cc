@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/content.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/lazy_tensor/recipe_codec.h"
+#include "npubank/lazy_tensor/recipe_list.h"
 
 namespace npubank {
 namespace {
@@ -20,27 +20,18 @@ struct Block {
   std::shared_ptr<DeviceAllocation> memory;
 };
 
-// The recipe of an evicted tensor, from its encoded form and whoever can find the stored parts
-// again.
-absl::StatusOr<RecipePtr> Resolve(const std::string& encoded,
-                                  absl::Span<const RecipeResolver> resolvers,
-                                  const Digest& digest) {
+// The recipe of a tensor that is only described: the first that an owner's index still gives.
+absl::StatusOr<RecipePtr> Make(absl::Span<const Description> descriptions, const Digest& digest) {
   absl::Status last = absl::FailedPreconditionError(
-      "it was evicted and no owner can bring it back: give the owner a resolver, or register the "
+      "it was evicted and no owner can bring it back: give the owner an index, or register the "
       "tensor with a bank that does not evict");
-  if (encoded.empty()) return last;
-  for (const RecipeResolver& resolver : resolvers) {
-    const absl::StatusOr<std::vector<RecipePtr>> recipes = DecodeRecipes(encoded, resolver);
-    if (recipes.ok() && recipes->size() == 1 && recipes->front()->digest() == digest) {
-      return recipes->front();
-    }
-    last = recipes.status();
-    // InvalidArgument: a stored part has another type now.
-    if (recipes.ok() || absl::IsInvalidArgument(last)) {
-      last = absl::DataLossError(
-          absl::StrCat("its source is not what it was when it was registered: load the model again",
-                       last.ok() ? "" : " (", last.message(), last.ok() ? "" : ")"));
-    }
+  for (const Description& description : descriptions) {
+    absl::StatusOr<RecipePtr> recipe = description.Make();
+    if (recipe.ok() && (*recipe)->digest() == digest) return recipe;
+    last = recipe.ok() ? absl::DataLossError(absl::StrCat(
+                             "its source is not what it was when it was registered: load the model "
+                             "again"))
+                       : recipe.status();
   }
   return last;
 }
@@ -49,7 +40,6 @@ absl::StatusOr<RecipePtr> Resolve(const std::string& encoded,
 
 struct Loader::Loaded {
   std::shared_ptr<DeviceAllocation> memory;
-  std::string encoded;
   Origin origin = Origin::kStored;
   bool cacheable = false;
 };
@@ -70,30 +60,59 @@ absl::StatusOr<Lease> Loader::MakeResident(Uid uid, const Cancelled& cancelled) 
   return Run(*std::get<std::unique_ptr<Evaluation>>(acquired), cancelled);
 }
 
-// A tensor in the cache is imported from there. Of one that comes back no range is known yet.
-std::unique_ptr<ImportPlan> Loader::PlanImports(absl::Span<const OwnedTensor> tensors) const {
-  if (!device_->traits().imports) return nullptr;
-  absl::flat_hash_set<uint64_t> wanted;
-  for (const OwnedTensor& tensor : tensors) {
-    if (!tensor.resident) wanted.insert(tensor.uid.value);
+// What a tensor of a load is made of, as far as that says where it is imported from.
+struct Loader::Wanted {
+  Digest digest;
+  uint64_t bytes = 0;
+  RecipePtr recipe;         // or, when null,
+  Description description;  // of the first owner who has one
+
+  std::optional<ImportRange> StoredRange() const {
+    if (recipe == nullptr) {
+      const std::optional<StoredConstant> stored = description.Stored();
+      if (!stored.has_value()) return std::nullopt;
+      return ImportRange{stored->identity, stored->offset, bytes};
+    }
+    const auto* constant = std::get_if<ConstantOp>(&recipe->op());
+    if (constant == nullptr) return std::nullopt;
+    return ImportRange{constant->hold->source().identity(), constant->offset, bytes};
   }
-  std::vector<ImportRange> ranges;
-  std::vector<std::pair<Digest, uint64_t>> transformed;
+};
+
+std::vector<Loader::Wanted> Loader::WantedOf(absl::Span<const OwnedTensor> tensors) const {
+  absl::flat_hash_set<uint64_t> uids;
+  for (const OwnedTensor& tensor : tensors) {
+    if (!tensor.resident) uids.insert(tensor.uid.value);
+  }
+  std::vector<Wanted> wanted;
   registry_->Look([&](const Registry::Books& books) {
     for (const Entry* entry : books.entries) {
-      if (entry->recipe == nullptr || !wanted.contains(entry->uid.value)) continue;
-      const uint64_t bytes = entry->type.bytes();
-      if (const auto* constant = std::get_if<ConstantOp>(&entry->recipe->op())) {
-        ranges.push_back({constant->hold->source().identity(), constant->offset, bytes});
-      } else {
-        transformed.emplace_back(entry->digest, bytes);
+      if (!uids.contains(entry->uid.value)) continue;
+      Wanted& tensor = wanted.emplace_back();
+      tensor.digest = entry->digest;
+      tensor.bytes = entry->type.bytes();
+      tensor.recipe = entry->recipe;
+      if (entry->recipe != nullptr || entry->host_copy != nullptr) continue;
+      for (const Ownership& ownership : entry->owners) {
+        if (!tensor.description) tensor.description = ownership.way_back;
       }
     }
   });
-  for (const auto& [digest, bytes] : transformed) {
-    if (cache_ == nullptr || bytes == 0) continue;
-    if (const std::optional<CachedBytes> cached = cache_->Find(digest, bytes))
-      ranges.push_back({cached->file->identity(), cached->offset, cached->bytes});
+  return wanted;
+}
+
+// A tensor in the cache is imported from there.
+std::unique_ptr<ImportPlan> Loader::PlanImports(absl::Span<const OwnedTensor> tensors) const {
+  if (!device_->traits().imports) return nullptr;
+  std::vector<ImportRange> ranges;
+  for (const Wanted& tensor : WantedOf(tensors)) {
+    if (tensor.bytes == 0) continue;
+    if (const std::optional<ImportRange> stored = tensor.StoredRange()) {
+      ranges.push_back(*stored);
+    } else if (cache_ != nullptr) {
+      if (const std::optional<CachedBytes> cached = cache_->Find(tensor.digest, tensor.bytes))
+        ranges.push_back({cached->file->identity(), cached->offset, cached->bytes});
+    }
   }
   return device_->PlanImports(ranges);
 }
@@ -112,7 +131,6 @@ absl::StatusOr<Lease> Loader::Run(Evaluation& evaluation, const Cancelled& cance
   const Digest digest = evaluation.digest();
   Lease lease = Publish(evaluation, {.memory = std::move(loaded->memory),
                                      .seconds = taken.count(),
-                                     .encoded = std::move(loaded->encoded),
                                      .content = {},
                                      .others = {},
                                      .origin = loaded->origin});
@@ -137,9 +155,8 @@ absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation,
     }
     NPUBANK_ASSIGN_OR_RETURN(const bool cached, LoadFromCache(evaluation, loaded));
     if (cached) return loaded;
-    NPUBANK_ASSIGN_OR_RETURN(recipe, Resolve(way.encoded, way.resolvers, evaluation.digest()));
+    NPUBANK_ASSIGN_OR_RETURN(recipe, Make(way.descriptions, evaluation.digest()));
   } else {
-    loaded.encoded = EncodeWayBack(evaluation, recipe);
     NPUBANK_ASSIGN_OR_RETURN(const bool cached, LoadFromCache(evaluation, loaded));
     if (cached) return loaded;
   }
@@ -152,20 +169,6 @@ absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation,
                                bytes, [&] { return evaluator_.Import(*recipe, name); },
                                [&] { return evaluator_.Evaluate(*recipe, name, cancelled); }));
   return loaded;
-}
-
-// A file is found again by its name. A buffer in memory is nobody's but its owner's, so its owners
-// have to show that they find it.
-std::string Loader::EncodeWayBack(const Evaluation& evaluation, const RecipePtr& recipe) const {
-  const absl::StatusOr<std::string> encoded = EncodeRecipes({recipe});
-  if (!encoded.ok()) return "";
-  if (recipe->Persistent()) return *encoded;
-  const std::vector<RecipeResolver> resolvers = evaluation.way_back().resolvers;
-  const bool found =
-      std::all_of(resolvers.begin(), resolvers.end(), [&](const RecipeResolver& resolver) {
-        return Resolve(*encoded, {resolver}, evaluation.digest()).ok();
-      });
-  return found && !resolvers.empty() ? *encoded : "";
 }
 
 absl::StatusOr<bool> Loader::LoadFromCache(const Evaluation& evaluation, Loaded& loaded) const {

@@ -40,10 +40,11 @@ class Loader {
 
  private:
   struct Loaded;
+  struct Wanted;
+  // Of those that are not resident.
+  std::vector<Wanted> WantedOf(absl::Span<const OwnedTensor> tensors) const;
   // False: not in the cache, or not usable there.
   absl::StatusOr<bool> LoadFromCache(const Evaluation& evaluation, Loaded& loaded) const;
-  // The recipe as what brings the tensor back later; empty when that would not work.
-  std::string EncodeWayBack(const Evaluation& evaluation, const RecipePtr& recipe) const;
   void AddToCache(const Digest& digest, DeviceAllocation& memory) const;
   absl::StatusOr<Lease> Run(Evaluation& evaluation, const Cancelled& cancelled) const;
   absl::StatusOr<Loaded> Load(const Evaluation& evaluation, const Cancelled& cancelled) const;

@@ -10,19 +10,10 @@
 #define NPUBANK_BANK_OWNER_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
-#include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "npubank/lazy_tensor/recipe.h"
-
 namespace npubank {
-
-// Turns the name of a stored tensor into its recipe again: a checkpoint's look-up, opening it anew
-// if it was closed. Called from any thread, never under a lock.
-using RecipeResolver = std::function<absl::StatusOr<RecipePtr>(absl::string_view name)>;
 
 class Owner {
  public:

@@ -51,12 +51,11 @@ std::optional<Schedule> ScheduleFromName(absl::string_view name) {
   return std::nullopt;
 }
 
-absl::StatusOr<std::string> Compile(const ModelConfig& config, const TensorFinder& find,
-                                    const CompileOptions& options) {
-  NPUBANK_RETURN_IF_ERROR(CheckOptions(config, options));
-  NPUBANK_ASSIGN_OR_RETURN(const Graph graph, BuildLlama(config, find, options));
+absl::StatusOr<std::string> Compile(const Checkpoint& model, const CompileOptions& options) {
+  NPUBANK_RETURN_IF_ERROR(CheckOptions(model.config(), options));
+  NPUBANK_ASSIGN_OR_RETURN(const Graph graph, BuildLlama(model, options));
   NPUBANK_ASSIGN_OR_RETURN(SubmodelBlob blob, CompileGraph(graph, options));
-  blob.vocabulary = static_cast<uint64_t>(config.vocab_size);
+  blob.vocabulary = static_cast<uint64_t>(model.config().vocab_size);
   return WriteSubmodelBlob(blob);
 }
 

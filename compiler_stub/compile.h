@@ -4,7 +4,7 @@
 //   options.name = "prefill";
 //   options.chunk = 64;       // S: positions per run; 1 makes the kvcache submodel
 //   options.context = 1024;   // N: positions in the cache
-//   NPUBANK_ASSIGN_OR_RETURN(std::string blob, Compile(checkpoint->config(), tensors, options));
+//   NPUBANK_ASSIGN_OR_RETURN(std::string blob, Compile(*checkpoint, options));
 //
 // The stub of an NPU compiler: it builds the graph of the decoder for S positions against a cache
 // of N, finds the blocks that repeat, emits each once as a function with its calls, each call with
@@ -24,15 +24,13 @@
 #define NPUBANK_COMPILER_STUB_COMPILE_H_
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "npubank/compiler_stub/planner/lifetimes.h"
-#include "npubank/lazy_tensor/formats/model_config.h"
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
 
 namespace npubank {
 
@@ -40,7 +38,7 @@ namespace npubank {
 enum class WeightFormat {
   kKeep,  // as the checkpoint stores them: nothing to transform, so nothing to copy where import
           // works
-  kF32,   // the others: matrices turned to [in, out], then converted; tables and norms converted
+  kF32,  // the others: matrices transposed to [in, out], then converted; tables and norms converted
   kF16,
   kBF16,
 };
@@ -68,11 +66,7 @@ struct CompileOptions {
   bool reuse = true;
 };
 
-// Finds a checkpoint tensor by its Hugging Face name.
-using TensorFinder = std::function<absl::StatusOr<RecipePtr>(absl::string_view name)>;
-
-absl::StatusOr<std::string> Compile(const ModelConfig& config, const TensorFinder& find,
-                                    const CompileOptions& options);
+absl::StatusOr<std::string> Compile(const Checkpoint& model, const CompileOptions& options);
 
 }  // namespace npubank
 

@@ -18,7 +18,6 @@
 #include "npubank/compiler_stub/planner/validator.h"
 #include "npubank/compiler_stub/views/schedule_view.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/lazy_tensor/recipe_codec.h"
 
 namespace npubank {
 namespace {
@@ -36,7 +35,7 @@ class GraphCompiler {
     AddInterface();
     AddCalls();
     blob_.weights = closures_.names();
-    NPUBANK_ASSIGN_OR_RETURN(blob_.recipes, EncodeRecipes(closures_.recipes()));
+    NPUBANK_ASSIGN_OR_RETURN(blob_.recipes, closures_.Encode());
     NPUBANK_RETURN_IF_ERROR(PlanArena());
     return std::move(blob_);
   }

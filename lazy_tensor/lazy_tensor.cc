@@ -1,6 +1,7 @@
 #include "npubank/lazy_tensor/lazy_tensor.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/mutex.h"
@@ -15,18 +16,35 @@ absl::Status DetachedError(const TensorType& type, const Digest& digest) {
                    ") is detached: its source was let go when the bank took it over"));
 }
 
+absl::StatusOr<LazyTensor> Handle(absl::StatusOr<RecipePtr> recipe) {
+  NPUBANK_RETURN_IF_ERROR(recipe.status());
+  return LazyTensor(*std::move(recipe));
+}
+
 }  // namespace
 
 struct LazyTensor::State {
-  explicit State(RecipePtr from)
-      : type(from->type()), digest(from->digest()), recipe(std::move(from)) {}
+  State(TensorType tensor_type, const Digest& tensor_digest)
+      : type(std::move(tensor_type)), digest(tensor_digest) {}
   const TensorType type;
   const Digest digest;
   Mutex mutex;
   RecipePtr recipe ABSL_GUARDED_BY(mutex);
+  Description description ABSL_GUARDED_BY(mutex);
 };
 
-LazyTensor::LazyTensor(RecipePtr recipe) : state_(std::make_shared<State>(std::move(recipe))) {}
+LazyTensor::LazyTensor(RecipePtr recipe)
+    : state_(std::make_shared<State>(recipe->type(), recipe->digest())) {
+  MutexLock lock(state_->mutex);
+  state_->recipe = std::move(recipe);
+}
+
+LazyTensor::LazyTensor(Description description)
+    : state_(
+          std::make_shared<State>(description.list->type(description.root), description.digest())) {
+  MutexLock lock(state_->mutex);
+  state_->description = std::move(description);
+}
 
 const TensorType& LazyTensor::type() const { return state_->type; }
 const Digest& LazyTensor::digest() const { return state_->digest; }
@@ -37,65 +55,118 @@ RecipePtr LazyTensor::recipe() const {
   return state_->recipe;
 }
 
-void LazyTensor::Detach() {
-  RecipePtr dropped;  // destroyed after the lock: the last holder of a file closes it
+Description LazyTensor::description() const {
   MutexLock lock(state_->mutex);
-  dropped.swap(state_->recipe);
+  return state_->description;
 }
 
-absl::StatusOr<RecipePtr> LazyTensor::Attached() const {
-  RecipePtr attached = recipe();
-  if (attached == nullptr) return DetachedError(type(), digest());
-  return attached;
+bool LazyTensor::detached() const {
+  MutexLock lock(state_->mutex);
+  return state_->recipe == nullptr && !state_->description;
+}
+
+void LazyTensor::Detach() {
+  // Destroyed after the lock: the last holder of a file closes it.
+  RecipePtr recipe;
+  Description description;
+  MutexLock lock(state_->mutex);
+  recipe.swap(state_->recipe);
+  std::swap(description, state_->description);
+}
+
+absl::StatusOr<RecipePtr> LazyTensor::MakeRecipe() const {
+  Description described;
+  {
+    MutexLock lock(state_->mutex);
+    if (state_->recipe != nullptr) return state_->recipe;
+    described = state_->description;
+  }
+  if (described) return described.Make();
+  return DetachedError(type(), digest());
+}
+
+absl::StatusOr<LazyTensor> LazyTensor::Stored(const SourceIndex& index, absl::string_view name) {
+  NPUBANK_ASSIGN_OR_RETURN(const StoredTensor* tensor, index.Get(name));
+  NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<Source> source, index.Open(tensor->file));
+  return Constant(std::move(source), tensor->offset, tensor->type, tensor->name);
 }
 
 absl::StatusOr<LazyTensor> LazyTensor::Constant(std::shared_ptr<Source> source, uint64_t offset,
                                                 TensorType type, std::string name) {
-  NPUBANK_ASSIGN_OR_RETURN(RecipePtr made, Recipe::Constant(std::move(source), offset,
-                                                            std::move(type), std::move(name)));
-  return LazyTensor(std::move(made));
+  return Handle(Recipe::Constant(std::move(source), offset, std::move(type), std::move(name)));
+}
+
+absl::StatusOr<LazyTensor> LazyTensor::Splat(TensorType type, uint64_t bits) {
+  return Handle(Recipe::Splat(std::move(type), bits));
 }
 
 absl::StatusOr<LazyTensor> LazyTensor::Concat(absl::Span<const LazyTensor> inputs, int axis) {
   std::vector<RecipePtr> recipes;
   recipes.reserve(inputs.size());
   for (const LazyTensor& input : inputs) {
-    NPUBANK_ASSIGN_OR_RETURN(RecipePtr attached, input.Attached());
-    recipes.push_back(std::move(attached));
+    NPUBANK_ASSIGN_OR_RETURN(recipes.emplace_back(), input.MakeRecipe());
   }
-  NPUBANK_ASSIGN_OR_RETURN(RecipePtr made, Recipe::Concat(std::move(recipes), axis));
-  return LazyTensor(std::move(made));
+  return Handle(Recipe::Concat(std::move(recipes), axis));
 }
 
 absl::StatusOr<LazyTensor> LazyTensor::Slice(absl::Span<const int64_t> start,
                                              absl::Span<const int64_t> size) const {
-  NPUBANK_ASSIGN_OR_RETURN(RecipePtr input, Attached());
-  NPUBANK_ASSIGN_OR_RETURN(RecipePtr made, Recipe::Slice(std::move(input), start, size));
-  return LazyTensor(std::move(made));
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr input, MakeRecipe());
+  return Handle(Recipe::Slice(std::move(input), start, size));
 }
 
 absl::StatusOr<LazyTensor> LazyTensor::Reshape(absl::Span<const int64_t> dims) const {
-  NPUBANK_ASSIGN_OR_RETURN(RecipePtr input, Attached());
-  NPUBANK_ASSIGN_OR_RETURN(RecipePtr made, Recipe::Reshape(std::move(input), dims));
-  return LazyTensor(std::move(made));
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr input, MakeRecipe());
+  return Handle(Recipe::Reshape(std::move(input), dims));
 }
 
 absl::StatusOr<LazyTensor> LazyTensor::Permute(absl::Span<const int> order) const {
-  NPUBANK_ASSIGN_OR_RETURN(RecipePtr input, Attached());
-  NPUBANK_ASSIGN_OR_RETURN(RecipePtr made, Recipe::Permute(std::move(input), order));
-  return LazyTensor(std::move(made));
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr input, MakeRecipe());
+  return Handle(Recipe::Permute(std::move(input), order));
 }
 
 absl::StatusOr<LazyTensor> LazyTensor::Convert(ElementType to) const {
-  NPUBANK_ASSIGN_OR_RETURN(RecipePtr input, Attached());
-  NPUBANK_ASSIGN_OR_RETURN(RecipePtr made, Recipe::Convert(std::move(input), to));
-  return LazyTensor(std::move(made));
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr input, MakeRecipe());
+  return Handle(Recipe::Convert(std::move(input), to));
+}
+
+absl::StatusOr<LazyTensor> LazyTensor::Unpack(const LazyTensor& scale, const LazyTensor* zero,
+                                              ElementType to) const {
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr weights, MakeRecipe());
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr scales, scale.MakeRecipe());
+  RecipePtr zeros;
+  if (zero != nullptr) {
+    NPUBANK_ASSIGN_OR_RETURN(zeros, zero->MakeRecipe());
+  }
+  return Handle(Recipe::Unpack(std::move(weights), std::move(scales), std::move(zeros), to));
+}
+
+absl::StatusOr<LazyTensor> LazyTensor::Gather(const LazyTensor& table) const {
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr indices, MakeRecipe());
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr entries, table.MakeRecipe());
+  return Handle(Recipe::Gather(std::move(indices), std::move(entries)));
+}
+
+absl::StatusOr<LazyTensor> LazyTensor::Shift() const {
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr input, MakeRecipe());
+  return Handle(Recipe::Shift(std::move(input)));
+}
+
+absl::StatusOr<LazyTensor> LazyTensor::UnpackNibbles(NibbleLayout layout) const {
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr words, MakeRecipe());
+  return Handle(Recipe::UnpackNibbles(std::move(words), layout));
+}
+
+absl::StatusOr<LazyTensor> LazyTensor::DequantizeBlocks(kernels::BlockFormat format,
+                                                        ElementType to) const {
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr bytes, MakeRecipe());
+  return Handle(Recipe::DequantizeBlocks(std::move(bytes), format, to));
 }
 
 absl::Status LazyTensor::EvaluateInto(absl::Span<std::byte> out,
                                       const EvaluateOptions& options) const {
   // Keeps the recipe alive to the end even if another thread detaches meanwhile.
-  NPUBANK_ASSIGN_OR_RETURN(RecipePtr held, Attached());
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr held, MakeRecipe());
   return Evaluate(*held, out, options);
 }
 

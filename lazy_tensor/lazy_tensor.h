@@ -1,63 +1,91 @@
 // LazyTensor: a weight that is not evaluated yet: a handle to a recipe, or, once detached, to its
-// digest and type only.
+// digest and type only. The one way to build weights.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(LazyTensor stored, LazyTensor::Constant(file, offset, type, "wq"));
-//   NPUBANK_ASSIGN_OR_RETURN(LazyTensor turned, stored.Permute({1, 0}));
-//   NPUBANK_ASSIGN_OR_RETURN(LazyTensor weight, turned.Convert(ElementType::kF16));
+//   NPUBANK_ASSIGN_OR_RETURN(LazyTensor stored, LazyTensor::Stored(*index, "wq"));
+//   NPUBANK_ASSIGN_OR_RETURN(LazyTensor transposed, stored.Permute({1, 0}));
+//   NPUBANK_ASSIGN_OR_RETURN(LazyTensor weight, transposed.Convert(ElementType::kF16));
 //   weight.uid();       // the same in every process
 //   weight.Detach();    // lets go of the file; uid, digest and type stay
+//
+// A tensor of a compiled submodel is only described: an encoded recipe over an index (recipe_list.h). It
+// has uid, digest and type as any other, holds no source and opens no file; its recipe is made when
+// somebody evaluates it or builds on it.
 //
 // Ownership: copies are handles to one state, so detaching one detaches all; a tensor built on top
 // of another holds the sub-recipe itself and is not affected. Threads: any; a thread that evaluates
 // while another detaches keeps the recipe it started with until it is done. Errors: operations on a
-// detached tensor return FailedPrecondition; type errors InvalidArgument.
+// detached tensor return FailedPrecondition; types that do not fit InvalidArgument, naming the operation
+// and the types; of a described tensor those of RecipeList::Make.
 #ifndef NPUBANK_LAZY_TENSOR_LAZY_TENSOR_H_
 #define NPUBANK_LAZY_TENSOR_LAZY_TENSOR_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/digest.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe_list.h"
 #include "npubank/lazy_tensor/shape.h"
+#include "npubank/lazy_tensor/sources/source_index.h"
 
 namespace npubank {
 
 class LazyTensor {
  public:
-  explicit LazyTensor(RecipePtr recipe);
+  explicit LazyTensor(RecipePtr recipe);  // not null
+  explicit LazyTensor(Description description);
+
+  // What lies in a file. Stored opens the file if nobody has; NotFound for a name that is not there.
+  static absl::StatusOr<LazyTensor> Stored(const SourceIndex& index, absl::string_view name);
   static absl::StatusOr<LazyTensor> Constant(std::shared_ptr<Source> source, uint64_t offset,
                                              TensorType type, std::string name);
-  static absl::StatusOr<LazyTensor> Concat(absl::Span<const LazyTensor> inputs, int axis);
+  // Every element has the bits `bits` (its low BitWidth bits; the others must be zero).
+  static absl::StatusOr<LazyTensor> Splat(TensorType type, uint64_t bits);
 
+  // What moves elements.
+  static absl::StatusOr<LazyTensor> Concat(absl::Span<const LazyTensor> inputs, int axis);
   absl::StatusOr<LazyTensor> Slice(absl::Span<const int64_t> start,
                                    absl::Span<const int64_t> size) const;
   absl::StatusOr<LazyTensor> Reshape(absl::Span<const int64_t> dims) const;
   absl::StatusOr<LazyTensor> Permute(absl::Span<const int> order) const;
+
+  // What computes values; recipe.h has the rules of each.
   absl::StatusOr<LazyTensor> Convert(ElementType to) const;
+  // (this - zero) * scale; `zero` may be null.
+  absl::StatusOr<LazyTensor> Unpack(const LazyTensor& scale, const LazyTensor* zero,
+                                    ElementType to) const;
+  // table[this]: a code book.
+  absl::StatusOr<LazyTensor> Gather(const LazyTensor& table) const;
+  absl::StatusOr<LazyTensor> Shift() const;
+  absl::StatusOr<LazyTensor> UnpackNibbles(NibbleLayout layout) const;
+  absl::StatusOr<LazyTensor> DequantizeBlocks(kernels::BlockFormat format, ElementType to) const;
 
   const TensorType& type() const;
   const Digest& digest() const;
   Uid uid() const;
 
-  // The recipe, or null once detached.
-  RecipePtr recipe() const;
-  bool detached() const { return recipe() == nullptr; }
-  // Lets go of the recipe, and with it of the sources that only it held. Idempotent.
+  bool detached() const;
+  // Lets go of recipe and description, and with them of the sources that only they held. Idempotent.
   void Detach();
+  // The recipe; made now, and not kept, where the tensor is only described.
+  absl::StatusOr<RecipePtr> MakeRecipe() const;
+  // The recipe if the tensor has one: null when it is only described, or detached.
+  RecipePtr recipe() const;
+  // Empty unless the tensor is only described.
+  Description description() const;
 
   // The tensor's bytes into `out` (see evaluate.h).
   absl::Status EvaluateInto(absl::Span<std::byte> out, const EvaluateOptions& options = {}) const;
 
  private:
   struct State;
-  absl::StatusOr<RecipePtr> Attached() const;  // the recipe, or FailedPrecondition
   std::shared_ptr<State> state_;
 };
 

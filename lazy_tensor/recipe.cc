@@ -14,10 +14,6 @@
 namespace npubank {
 namespace {
 
-// Descriptions are for people: a long one ends in "...".
-constexpr size_t kMaxDescription = 2000;
-
-using internal::BuilderFor;
 using internal::CheckInput;
 
 // Every node of a DAG once, inputs before users.
@@ -30,8 +26,8 @@ void VisitOnce(const Recipe& recipe, std::unordered_set<const Recipe*>& seen,
 
 }  // namespace
 
-absl::StatusOr<RecipePtr> Recipe::Make(RecipeOp op, std::vector<RecipePtr> inputs, TensorType type,
-                                       Digest digest) {
+absl::StatusOr<RecipePtr> Recipe::Make(RecipeOp op, std::vector<RecipePtr> inputs,
+                                       TensorType type) {
   int depth = 1;
   int64_t operands = inputs.empty() ? 1 : 0;
   const bool chooses = std::holds_alternative<ConcatOp>(op);  // an element comes from one input
@@ -48,7 +44,9 @@ absl::StatusOr<RecipePtr> Recipe::Make(RecipeOp op, std::vector<RecipePtr> input
   recipe->op_ = std::move(op);
   recipe->inputs_ = std::move(inputs);
   recipe->type_ = std::move(type);
-  recipe->digest_ = digest;
+  std::vector<Digest> digests;
+  for (const RecipePtr& input : recipe->inputs_) digests.push_back(input->digest_);
+  recipe->digest_ = OperationDigest(recipe->op_, recipe->type_, digests);
   recipe->depth_ = depth;
   recipe->operands_ = operands;
   return RecipePtr(std::move(recipe));
@@ -65,14 +63,8 @@ absl::StatusOr<RecipePtr> Recipe::Constant(std::shared_ptr<Source> source, uint6
                                                    " at byte ", offset, " lies beyond the ",
                                                    source->size(), " bytes of ", source->name()));
   }
-  const Digest digest = DigestBuilder("constant")
-                            .Add(source->identity())
-                            .Add(static_cast<int64_t>(offset))
-                            .Add(ElementTypeName(type.element()))
-                            .Add(type.shape().dims())
-                            .Finish();
   auto hold = std::make_shared<const SourceHold>(std::move(source), bytes);
-  return Make(ConstantOp{std::move(hold), offset, std::move(name)}, {}, std::move(type), digest);
+  return Make(ConstantOp{std::move(hold), offset, std::move(name)}, {}, std::move(type));
 }
 
 absl::StatusOr<RecipePtr> Recipe::Concat(std::vector<RecipePtr> inputs, int axis) {
@@ -103,8 +95,7 @@ absl::StatusOr<RecipePtr> Recipe::Concat(std::vector<RecipePtr> inputs, int axis
   if (inputs.size() == 1) return std::move(inputs.front());
   NPUBANK_ASSIGN_OR_RETURN(Shape shape, Shape::Create(dims));
   NPUBANK_ASSIGN_OR_RETURN(TensorType type, TensorType::Create(first.element(), std::move(shape)));
-  const Digest digest = BuilderFor("concat", inputs).Add(axis).Finish();
-  return Make(ConcatOp{axis}, std::move(inputs), std::move(type), digest);
+  return Make(ConcatOp{axis}, std::move(inputs), std::move(type));
 }
 
 absl::StatusOr<RecipePtr> Recipe::Slice(RecipePtr input, absl::Span<const int64_t> start,
@@ -126,8 +117,7 @@ absl::StatusOr<RecipePtr> Recipe::Slice(RecipePtr input, absl::Span<const int64_
   NPUBANK_ASSIGN_OR_RETURN(Shape sliced, Shape::Create(size));
   NPUBANK_ASSIGN_OR_RETURN(TensorType type,
                            TensorType::Create(input->type().element(), std::move(sliced)));
-  const Digest digest = BuilderFor("slice", {input}).Add(start).Add(size).Finish();
-  return Make(SliceOp{{start.begin(), start.end()}}, {std::move(input)}, std::move(type), digest);
+  return Make(SliceOp{{start.begin(), start.end()}}, {std::move(input)}, std::move(type));
 }
 
 absl::StatusOr<RecipePtr> Recipe::Reshape(RecipePtr input, absl::Span<const int64_t> dims) {
@@ -140,8 +130,7 @@ absl::StatusOr<RecipePtr> Recipe::Reshape(RecipePtr input, absl::Span<const int6
   if (*shape == input->type().shape()) return input;
   NPUBANK_ASSIGN_OR_RETURN(TensorType type,
                            TensorType::Create(input->type().element(), *std::move(shape)));
-  const Digest digest = BuilderFor("reshape", {input}).Add(dims).Finish();
-  return Make(ReshapeOp{}, {std::move(input)}, std::move(type), digest);
+  return Make(ReshapeOp{}, {std::move(input)}, std::move(type));
 }
 
 absl::StatusOr<RecipePtr> Recipe::Permute(RecipePtr input, absl::Span<const int> order) {
@@ -151,7 +140,6 @@ absl::StatusOr<RecipePtr> Recipe::Permute(RecipePtr input, absl::Span<const int>
   bool fits = order.size() == static_cast<size_t>(shape.rank());
   bool moves = false;
   std::vector<int64_t> dims;
-  std::vector<int64_t> axes;
   for (size_t a = 0; fits && a < order.size(); ++a) {
     const int axis = order[a];
     fits = axis >= 0 && axis < shape.rank() && !used[axis];
@@ -159,7 +147,6 @@ absl::StatusOr<RecipePtr> Recipe::Permute(RecipePtr input, absl::Span<const int>
     used[axis] = true;
     moves |= axis != static_cast<int>(a);
     dims.push_back(shape.dim(axis));
-    axes.push_back(axis);
   }
   if (!fits) {
     return absl::InvalidArgumentError(
@@ -169,8 +156,7 @@ absl::StatusOr<RecipePtr> Recipe::Permute(RecipePtr input, absl::Span<const int>
   NPUBANK_ASSIGN_OR_RETURN(Shape permuted, Shape::Create(dims));
   NPUBANK_ASSIGN_OR_RETURN(TensorType type,
                            TensorType::Create(input->type().element(), std::move(permuted)));
-  const Digest digest = BuilderFor("permute", {input}).Add(axes).Finish();
-  return Make(PermuteOp{{order.begin(), order.end()}}, {std::move(input)}, std::move(type), digest);
+  return Make(PermuteOp{{order.begin(), order.end()}}, {std::move(input)}, std::move(type));
 }
 
 absl::StatusOr<RecipePtr> Recipe::Convert(RecipePtr input, ElementType to) {
@@ -181,8 +167,7 @@ absl::StatusOr<RecipePtr> Recipe::Convert(RecipePtr input, ElementType to) {
   }
   if (input->type().element() == to) return input;
   NPUBANK_ASSIGN_OR_RETURN(TensorType type, TensorType::Create(to, input->type().shape()));
-  const Digest digest = BuilderFor("convert", {input}).Add(ElementTypeName(to)).Finish();
-  return Make(ConvertOp{}, {std::move(input)}, std::move(type), digest);
+  return Make(ConvertOp{}, {std::move(input)}, std::move(type));
 }
 
 void Recipe::ForEachConstant(
@@ -211,63 +196,11 @@ bool Recipe::Persistent() const {
 
 namespace {
 
-void AppendDescription(const Recipe& recipe, std::string& text);
-
-struct OperationWords {
-  const Recipe& recipe;
-  std::string operator()(const ConstantOp& op) const {
-    return absl::StrCat(op.name, op.name.empty() ? "" : " ", recipe.type().ToString());
-  }
-  std::string operator()(const ConcatOp& op) const { return absl::StrCat("concat(", op.axis, ")"); }
-  std::string operator()(const SliceOp& op) const {
-    return absl::StrCat("slice(at [", absl::StrJoin(op.start, ","), "], ",
-                        recipe.type().shape().ToString(), ")");
-  }
-  std::string operator()(const ReshapeOp&) const {
-    return absl::StrCat("reshape(", absl::StrJoin(recipe.type().shape().dims(), ","), ")");
-  }
-  std::string operator()(const PermuteOp& op) const {
-    return absl::StrCat("permute(", absl::StrJoin(op.order, ","), ")");
-  }
-  std::string operator()(const ConvertOp&) const {
-    return absl::StrCat("convert(", ElementName(), ")");
-  }
-  std::string operator()(const SplatOp& op) const {
-    return absl::StrCat("splat(0x", absl::Hex(op.bits), ") ", recipe.type().ToString());
-  }
-  std::string operator()(const UnpackOp&) const {
-    return absl::StrCat("unpack(", ElementName(), ")");
-  }
-  std::string operator()(const GatherOp&) const { return "gather"; }
-  std::string operator()(const ShiftOp&) const {
-    return absl::StrCat("shift(", ElementName(), ")");
-  }
-  std::string operator()(const UnpackNibblesOp& op) const {
-    constexpr const char* kNames[] = {"", "gptq rows", "columns", "columns + 1", "awq columns"};
-    return absl::StrCat("unpack_nibbles(", kNames[static_cast<int>(op.layout)], ")");
-  }
-  std::string operator()(const DequantizeBlocksOp& op) const {
-    return absl::StrCat("dequantize_blocks(", kernels::BlockFormatName(op.format), ", ",
-                        ElementName(), ")");
-  }
-
-  absl::string_view ElementName() const { return ElementTypeName(recipe.type().element()); }
-};
-
-// Stops when the text is long enough: shared sub-recipes may repeat without end.
 void AppendDescription(const Recipe& recipe, std::string& text) {
-  const bool several = recipe.inputs().size() > 1;
-  if (several) text += '(';
-  absl::string_view separator = "";
-  for (const RecipePtr& input : recipe.inputs()) {
-    if (text.size() > kMaxDescription) return;
-    absl::StrAppend(&text, separator);
-    AppendDescription(*input, text);
-    separator = ", ";
-  }
-  if (several) text += ')';
-  if (!recipe.inputs().empty()) text += " -> ";
-  text += std::visit(OperationWords{recipe}, recipe.op());
+  internal::AppendDescription(
+      recipe.inputs(),
+      [](const RecipePtr& input, std::string& out) { AppendDescription(*input, out); },
+      OperationWords(recipe.op(), recipe.type()), text);
 }
 
 }  // namespace
@@ -275,11 +208,7 @@ void AppendDescription(const Recipe& recipe, std::string& text) {
 std::string Recipe::Describe() const {
   std::string text;
   AppendDescription(*this, text);
-  if (text.size() > kMaxDescription) {
-    text.resize(kMaxDescription);
-    text += "...";
-  }
-  return text;
+  return internal::Shortened(std::move(text));
 }
 
 }  // namespace npubank

@@ -1,8 +1,9 @@
-// Recipe: the immutable DAG of operations that produces a weight from source bytes.
+// Recipe: the immutable DAG of operations that produces a weight from source bytes: what is behind a
+// LazyTensor (lazy_tensor.h), which is how weights are built.
 //
 //   NPUBANK_ASSIGN_OR_RETURN(RecipePtr stored, Recipe::Constant(file, 4096, type, "lm_head"));
-//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr turned, Recipe::Permute(stored, {1, 0}));
-//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr half, Recipe::Convert(turned, ElementType::kF16));
+//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr transposed, Recipe::Permute(stored, {1, 0}));
+//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr half, Recipe::Convert(transposed, ElementType::kF16));
 //   half->type();       // F16[...]: inferred when made, no byte is read
 //   half->digest();     // the same in every process for the same file and chain
 //   half->Describe();   // "lm_head BF16[32000,768] -> permute(1,0) -> convert(F16)"
@@ -13,14 +14,13 @@
 // input's digest. Errors: each maker returns InvalidArgument naming the operation and the types
 // that do not fit. Depth is at most kMaxDepth, so that walking and dropping a recipe cannot exhaust
 // the stack; one element is made from at most kMaxOperands elements of leaves, so that an Unpack
-// whose scale is an Unpack whose scale ... cannot take for ever to evaluate.
+// whose scale is an Unpack whose scale ... cannot take forever to evaluate.
 #ifndef NPUBANK_LAZY_TENSOR_RECIPE_H_
 #define NPUBANK_LAZY_TENSOR_RECIPE_H_
 
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -28,55 +28,14 @@
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/digest.h"
 #include "npubank/lazy_tensor/kernels/blocks.h"
+#include "npubank/lazy_tensor/recipe_op.h"
 #include "npubank/lazy_tensor/shape.h"
-#include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/lazy_tensor/sources/source.h"
 
 namespace npubank {
 
 class Recipe;
 using RecipePtr = std::shared_ptr<const Recipe>;
-
-// What a node does; the numbers of the operations (recipe_codec.h) are never reused.
-struct ConstantOp {
-  std::shared_ptr<const SourceHold> hold;
-  uint64_t offset = 0;
-  std::string name;  // the tensor's name in its checkpoint; not part of the digest
-};
-struct ConcatOp {
-  int axis = 0;
-};
-struct SliceOp {
-  std::vector<int64_t> start;  // the extent is the node's own shape; steps are 1
-};
-struct ReshapeOp {};
-struct PermuteOp {
-  std::vector<int> order;  // output axis i is input axis order[i]
-};
-struct ConvertOp {};  // to the node's own element type
-// The operations that compute. Their element type is the node's own.
-struct SplatOp {
-  uint64_t bits = 0;  // of every element, in the low bits
-};
-struct UnpackOp {};  // inputs: weights, scale, and sometimes a zero point
-struct GatherOp {};  // inputs: indices, table
-struct ShiftOp {};   // flips the highest bit: U8 <-> I8 by 128, U4 <-> I4 by 8
-// How four-bit weights lie in int32 words (kernels/packing.h has the pictures).
-enum class NibbleLayout : uint8_t {
-  kRows = 1,            // GPTQ qweight: I32[K/8, N] -> U4[K, N]
-  kColumns = 2,         // GPTQ version 2 qzeros: I32[..., N/8] -> U4[..., N], lowest nibble first
-  kColumnsPlusOne = 3,  // GPTQ version 1 qzeros: the same, each stored one too small
-  kColumnsAwq = 4,      // AWQ qweight and qzeros: I32[..., N/8] -> U4[..., N]
-};
-struct UnpackNibblesOp {
-  NibbleLayout layout = NibbleLayout::kRows;
-};
-struct DequantizeBlocksOp {
-  kernels::BlockFormat format = kernels::BlockFormat::kQ4_0;
-};
-using RecipeOp =
-    std::variant<ConstantOp, ConcatOp, SliceOp, ReshapeOp, PermuteOp, ConvertOp, SplatOp, UnpackOp,
-                 GatherOp, ShiftOp, UnpackNibblesOp, DequantizeBlocksOp>;
 
 class Recipe {
  public:
@@ -128,8 +87,8 @@ class Recipe {
 
  private:
   Recipe() = default;
-  static absl::StatusOr<RecipePtr> Make(RecipeOp op, std::vector<RecipePtr> inputs, TensorType type,
-                                        Digest digest);
+  static absl::StatusOr<RecipePtr> Make(RecipeOp op, std::vector<RecipePtr> inputs,
+                                        TensorType type);
   RecipeOp op_;
   std::vector<RecipePtr> inputs_;
   TensorType type_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -13,29 +12,7 @@
 namespace npubank {
 namespace {
 
-constexpr uint32_t kVersion = 1;
-// Bounds on what a list may ask of the reader: nodes may share their parts in the file, so the
-// file's size alone does not bound the work.
-constexpr size_t kMaxNodes = 1 << 18;
-constexpr size_t kMaxInputs = 1 << 20;  // over all nodes
-constexpr size_t kMaxNameBytes = 4096;
-constexpr size_t kMaxBytes = size_t{1} << 30;
-
-// Numbers of the operations in files. Never reuse one.
-enum class Operation : uint16_t {
-  kConstant = 1,
-  kConcat = 2,
-  kSlice = 3,
-  kReshape = 4,
-  kPermute = 5,
-  kConvert = 6,
-  kSplat = 7,
-  kUnpack = 8,
-  kGather = 9,
-  kShift = 10,
-  kUnpackNibbles = 11,
-  kDequantizeBlocks = 12,
-};
+constexpr uint32_t kVersion = 2;
 
 class Encoder {
  public:
@@ -47,286 +24,196 @@ class Encoder {
   }
 
   std::string Finish() {
+    const auto sources = builder_.CreateVector(sources_);
     const auto nodes = builder_.CreateVector(nodes_);
     const auto roots = builder_.CreateVector(roots_);
-    fbs::FinishRecipeListBuffer(builder_, fbs::CreateRecipeList(builder_, kVersion, nodes, roots));
+    fbs::FinishRecipeListBuffer(builder_,
+                                fbs::CreateRecipeList(builder_, kVersion, sources, nodes, roots));
     return std::string(reinterpret_cast<const char*>(builder_.GetBufferPointer()),
                        builder_.GetSize());
   }
 
  private:
-  // The fields of a node, in words of the schema.
-  struct Fields {
-    Operation operation = Operation::kConstant;
-    std::vector<uint32_t> inputs;
-    bool has_element = false;
-    bool has_dims = false;
-    std::vector<int64_t> values;
-    std::string name;
+  // What an operation knows beside its inputs and its type.
+  struct ValuesOf {
+    using Values = std::vector<int64_t>;
+    Values operator()(const ConcatOp& op) const { return {op.axis}; }
+    Values operator()(const SliceOp& op) const { return op.start; }
+    Values operator()(const PermuteOp& op) const { return {op.order.begin(), op.order.end()}; }
+    Values operator()(const SplatOp& op) const { return {static_cast<int64_t>(op.bits)}; }
+    Values operator()(const UnpackNibblesOp& op) const { return {static_cast<int64_t>(op.layout)}; }
+    Values operator()(const DequantizeBlocksOp& op) const {
+      return {static_cast<int64_t>(op.format)};
+    }
+    template <typename Other>
+    Values operator()(const Other&) const {
+      return {};
+    }
   };
-
-  static Fields FieldsOf(const ConstantOp& op) {
-    return {Operation::kConstant, {}, true, true, {}, op.name};
-  }
-  static Fields FieldsOf(const ConcatOp& op) {
-    return {Operation::kConcat, {}, false, false, {op.axis}, {}};
-  }
-  static Fields FieldsOf(const SliceOp& op) {
-    return {Operation::kSlice, {}, false, true, op.start, {}};
-  }
-  static Fields FieldsOf(const ReshapeOp&) {
-    return {Operation::kReshape, {}, false, true, {}, {}};
-  }
-  static Fields FieldsOf(const PermuteOp& op) {
-    return {Operation::kPermute, {}, false, false, {op.order.begin(), op.order.end()}, {}};
-  }
-  static Fields FieldsOf(const ConvertOp&) {
-    return {Operation::kConvert, {}, true, false, {}, {}};
-  }
-
-  static Fields FieldsOf(const SplatOp& op) {
-    return {Operation::kSplat, {}, true, true, {static_cast<int64_t>(op.bits)}, {}};
-  }
-  static Fields FieldsOf(const UnpackOp&) { return {Operation::kUnpack, {}, true, false, {}, {}}; }
-  static Fields FieldsOf(const GatherOp&) { return {Operation::kGather, {}, false, false, {}, {}}; }
-  static Fields FieldsOf(const ShiftOp&) { return {Operation::kShift, {}, false, false, {}, {}}; }
-  static Fields FieldsOf(const UnpackNibblesOp& op) {
-    return {Operation::kUnpackNibbles, {}, false, false, {static_cast<int64_t>(op.layout)}, {}};
-  }
-  static Fields FieldsOf(const DequantizeBlocksOp& op) {
-    return {Operation::kDequantizeBlocks, {}, true, false, {static_cast<int64_t>(op.format)}, {}};
-  }
 
   absl::StatusOr<uint32_t> Node(const Recipe& recipe) {
     const auto known = index_of_.find(recipe.digest().ToHex());
     if (known != index_of_.end()) return known->second;
-    Fields fields = std::visit([](const auto& op) { return FieldsOf(op); }, recipe.op());
+    std::vector<uint32_t> inputs;
     for (const RecipePtr& input : recipe.inputs()) {
-      NPUBANK_ASSIGN_OR_RETURN(uint32_t index, Node(*input));
-      fields.inputs.push_back(index);
+      NPUBANK_ASSIGN_OR_RETURN(inputs.emplace_back(), Node(*input));
     }
-    if (fields.operation == Operation::kConstant) {
-      NPUBANK_RETURN_IF_ERROR(CheckName(recipe, fields.name));
-    }
-    NPUBANK_RETURN_IF_ERROR(CheckLimits(fields));
-    Write(recipe.type(), fields);
+    NPUBANK_RETURN_IF_ERROR(CheckLimits(recipe, inputs.size()));
+    Write(recipe, inputs);
     const auto index = static_cast<uint32_t>(nodes_.size() - 1);
     index_of_.emplace(recipe.digest().ToHex(), index);
     return index;
   }
 
-  // A reader finds the constant again by its name alone.
-  absl::Status CheckName(const Recipe& recipe, const std::string& name) {
-    if (name.empty() || name.size() > kMaxNameBytes) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "a constant ", recipe.type().ToString(), " with a name of ", name.size(),
-          " bytes cannot be written: 1 to ", kMaxNameBytes, " are needed to find it again"));
+  absl::Status CheckLimits(const Recipe& recipe, size_t inputs) {
+    if (const auto* constant = std::get_if<ConstantOp>(&recipe.op())) {
+      const size_t name = constant->name.size();
+      if (name == 0 || name > EncodedRecipes::kMaxNameBytes) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "a constant ", recipe.type().ToString(), " with a name of ", name,
+            " bytes cannot be written: 1 to ", EncodedRecipes::kMaxNameBytes, " are needed"));
+      }
     }
-    const auto [known, is_new] = constants_.emplace(name, recipe.digest());
-    if (is_new || known->second == recipe.digest()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("two different constants are named ", name,
-                                                   "; a reader could not tell them apart"));
+    input_count_ += inputs;
+    if (nodes_.size() < EncodedRecipes::kMaxNodes && input_count_ <= EncodedRecipes::kMaxInputs &&
+        sources_.size() < EncodedRecipes::kMaxSources) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "recipes of more than ", EncodedRecipes::kMaxNodes, " steps, ", EncodedRecipes::kMaxInputs,
+        " inputs or ", EncodedRecipes::kMaxSources, " sources cannot be written"));
   }
 
-  absl::Status CheckLimits(const Fields& fields) {
-    input_count_ += fields.inputs.size();
-    if (nodes_.size() < kMaxNodes && input_count_ <= kMaxInputs) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("recipes of more than ", kMaxNodes, " steps or ",
-                                                   kMaxInputs, " inputs cannot be written"));
-  }
-
-  void Write(const TensorType& type, const Fields& fields) {
+  void Write(const Recipe& recipe, const std::vector<uint32_t>& input_numbers) {
     flatbuffers::Offset<flatbuffers::String> name;
     flatbuffers::Offset<flatbuffers::Vector<uint32_t>> inputs;
-    flatbuffers::Offset<flatbuffers::Vector<int64_t>> dims;
     flatbuffers::Offset<flatbuffers::Vector<int64_t>> values;
-    if (!fields.name.empty()) name = builder_.CreateString(fields.name);
-    if (!fields.inputs.empty()) inputs = builder_.CreateVector(fields.inputs);
-    if (!fields.values.empty()) values = builder_.CreateVector(fields.values);
-    const absl::Span<const int64_t> shape = type.shape().dims();
-    if (fields.has_dims) dims = builder_.CreateVector(shape.data(), shape.size());
-    const auto element = static_cast<uint8_t>(fields.has_element ? type.element() : ElementType{});
-    nodes_.push_back(fbs::CreateNode(builder_, static_cast<uint16_t>(fields.operation), inputs,
-                                     element, dims, values, name));
+    uint32_t source = 0;
+    uint64_t offset = 0;
+    if (const auto* constant = std::get_if<ConstantOp>(&recipe.op())) {
+      source = NumberOfSource(constant->hold->source());
+      offset = constant->offset;
+      name = builder_.CreateString(constant->name);
+    }
+    if (!input_numbers.empty()) inputs = builder_.CreateVector(input_numbers);
+    const std::vector<int64_t> numbers = std::visit(ValuesOf{}, recipe.op());
+    if (!numbers.empty()) values = builder_.CreateVector(numbers);
+    const absl::Span<const int64_t> shape = recipe.type().shape().dims();
+    const auto dims = builder_.CreateVector(shape.data(), shape.size());
+    nodes_.push_back(fbs::CreateNode(builder_, static_cast<uint16_t>(NumberOf(recipe.op())), inputs,
+                                     static_cast<uint8_t>(recipe.type().element()), dims, values,
+                                     source, offset, name));
+  }
+
+  uint32_t NumberOfSource(const Source& source) {
+    const auto next = static_cast<uint32_t>(sources_.size());
+    const auto [known, added] = source_numbers_.emplace(source.identity().ToHex(), next);
+    if (added) {
+      const auto name = builder_.CreateString(source.name());
+      sources_.push_back(fbs::CreateRecipeSource(builder_, name, source.size(),
+                                                 source.identity().high, source.identity().low));
+    }
+    return known->second;
   }
 
   flatbuffers::FlatBufferBuilder builder_;
+  std::vector<flatbuffers::Offset<fbs::RecipeSource>> sources_;
   std::vector<flatbuffers::Offset<fbs::Node>> nodes_;
   std::vector<uint32_t> roots_;
-  std::unordered_map<std::string, uint32_t> index_of_;  // by digest
-  std::map<std::string, Digest> constants_;
+  std::unordered_map<std::string, uint32_t> source_numbers_;  // by identity
+  std::unordered_map<std::string, uint32_t> index_of_;        // by digest
   size_t input_count_ = 0;
 };
 
-class Decoder {
+// One node's fields, checked and turned into an operation.
+class NodeReader {
  public:
-  using Leaf = absl::FunctionRef<absl::StatusOr<RecipePtr>(absl::string_view name)>;
+  explicit NodeReader(const fbs::Node& node) : node_(node) {}
 
-  explicit Decoder(Leaf leaf) : leaf_(leaf) {}
-
-  absl::Status Read(const fbs::RecipeList& list) {
-    if (list.version() != kVersion) {
-      return absl::InvalidArgumentError(absl::StrCat("recipe list of version ", list.version(),
-                                                     "; this reader knows ", kVersion));
-    }
-    const size_t count = list.nodes() == nullptr ? 0 : list.nodes()->size();
-    const size_t roots = list.roots() == nullptr ? 0 : list.roots()->size();
-    if (count > kMaxNodes || roots > kMaxInputs) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("recipe list of ", count, " steps and ", roots, " roots; too many"));
-    }
-    for (size_t i = 0; i < count; ++i) {
-      absl::StatusOr<RecipePtr> node = Node(*list.nodes()->Get(i));
-      if (!node.ok()) return Annotate(node.status(), absl::StrCat("recipe step ", i));
-      nodes_.push_back(*std::move(node));
-    }
-    for (size_t i = 0; i < roots; ++i) {
-      const uint32_t root = list.roots()->Get(i);
-      if (root >= nodes_.size()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("recipe root ", root, " of ", nodes_.size(), " steps"));
+  absl::StatusOr<RecipeOp> Op() const {
+    switch (static_cast<RecipeOperation>(node_.operation())) {
+      case RecipeOperation::kConstant: {
+        NPUBANK_ASSIGN_OR_RETURN(std::string name, Name());
+        return With(0, 0, ConstantOp{nullptr, node_.offset(), std::move(name)});
       }
-      roots_.push_back(nodes_[root]);
-    }
-    return absl::OkStatus();
-  }
-
-  std::vector<RecipePtr> TakeRoots() { return std::move(roots_); }
-
- private:
-  absl::StatusOr<RecipePtr> Node(const fbs::Node& node) {
-    NPUBANK_ASSIGN_OR_RETURN(std::vector<RecipePtr> inputs, Inputs(node));
-    const auto operation = static_cast<Operation>(node.operation());
-    switch (operation) {
-      case Operation::kConstant:
-        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 0));
-        return Constant(node);
-      case Operation::kConcat: {
-        NPUBANK_ASSIGN_OR_RETURN(const int64_t axis, OneValue(node));
-        return Recipe::Concat(std::move(inputs), SmallAxis(axis));
+      case RecipeOperation::kConcat: {
+        NPUBANK_ASSIGN_OR_RETURN(const int64_t axis, OneValue());
+        return With(1, EncodedRecipes::kMaxInputs, ConcatOp{SmallAxis(axis)});
       }
-      case Operation::kSlice:
-        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 1));
-        return Recipe::Slice(inputs[0], Values(node.values()), Values(node.dims()));
-      case Operation::kReshape:
-        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 1));
-        return Recipe::Reshape(inputs[0], Values(node.dims()));
-      case Operation::kPermute: {
-        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 1));
-        std::vector<int> order;
-        for (int64_t axis : Values(node.values())) {
-          order.push_back(SmallAxis(axis));
-        }
-        return Recipe::Permute(inputs[0], order);
+      case RecipeOperation::kSlice:
+        return With(1, 1, SliceOp{Values(node_.values())});
+      case RecipeOperation::kReshape:
+        return With(1, 1, ReshapeOp{});
+      case RecipeOperation::kPermute: {
+        PermuteOp op;
+        for (int64_t axis : Values(node_.values())) op.order.push_back(SmallAxis(axis));
+        return With(1, 1, std::move(op));
       }
-      case Operation::kConvert: {
-        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 1));
-        NPUBANK_ASSIGN_OR_RETURN(const ElementType to, Element(node));
-        return Recipe::Convert(inputs[0], to);
+      case RecipeOperation::kConvert:
+        return With(1, 1, ConvertOp{});
+      case RecipeOperation::kSplat: {
+        NPUBANK_ASSIGN_OR_RETURN(const int64_t bits, OneValue());
+        return With(0, 0, SplatOp{static_cast<uint64_t>(bits)});
       }
-      case Operation::kSplat:
-      case Operation::kUnpack:
-      case Operation::kGather:
-      case Operation::kShift:
-      case Operation::kUnpackNibbles:
-      case Operation::kDequantizeBlocks:
-        return Computed(node, operation, std::move(inputs));
+      case RecipeOperation::kUnpack:
+        return With(2, 3, UnpackOp{});
+      case RecipeOperation::kGather:
+        return With(2, 2, GatherOp{});
+      case RecipeOperation::kShift:
+        return With(1, 1, ShiftOp{});
+      case RecipeOperation::kUnpackNibbles:
+        return Nibbles();
+      case RecipeOperation::kDequantizeBlocks:
+        return Blocks();
+      case RecipeOperation::kFirstOfEmbedders:
+        break;
     }
     return absl::UnimplementedError(
-        absl::StrCat("operation number ", node.operation(), " is not known to this version"));
+        absl::StrCat("operation number ", node_.operation(), " is not known to this version",
+                     node_.operation() >= static_cast<uint16_t>(RecipeOperation::kFirstOfEmbedders)
+                         ? " (an embedder's own)"
+                         : ""));
   }
 
-  // The operations that compute values.
-  absl::StatusOr<RecipePtr> Computed(const fbs::Node& node, Operation operation,
-                                     std::vector<RecipePtr> inputs) {
-    switch (operation) {
-      case Operation::kSplat: {
-        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 0));
-        NPUBANK_ASSIGN_OR_RETURN(const int64_t bits, OneValue(node));
-        NPUBANK_ASSIGN_OR_RETURN(TensorType type, Type(node));
-        return Recipe::Splat(std::move(type), static_cast<uint64_t>(bits));
-      }
-      case Operation::kUnpack: {
-        if (inputs.size() == 2) inputs.push_back(nullptr);
-        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 3));
-        NPUBANK_ASSIGN_OR_RETURN(const ElementType to, Element(node));
-        return Recipe::Unpack(inputs[0], inputs[1], inputs[2], to);
-      }
-      case Operation::kGather:
-        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 2));
-        return Recipe::Gather(inputs[0], inputs[1]);
-      case Operation::kShift:
-        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 1));
-        return Recipe::Shift(inputs[0]);
-      case Operation::kUnpackNibbles: {
-        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 1));
-        NPUBANK_ASSIGN_OR_RETURN(const int64_t number, OneValue(node));
-        if (number < 1 || number > static_cast<int64_t>(NibbleLayout::kColumnsAwq)) {
-          return absl::InvalidArgumentError(absl::StrCat("nibble layout number ", number));
-        }
-        return Recipe::UnpackNibbles(inputs[0], static_cast<NibbleLayout>(number));
-      }
-      default: {
-        NPUBANK_RETURN_IF_ERROR(CheckInputs(inputs, 1));
-        NPUBANK_ASSIGN_OR_RETURN(const int64_t number, OneValue(node));
-        const auto format = number < 0 || number > UINT32_MAX
-                                ? std::nullopt
-                                : kernels::BlockFormatFromNumber(static_cast<uint32_t>(number));
-        if (!format)
-          return absl::InvalidArgumentError(absl::StrCat("block format number ", number));
-        NPUBANK_ASSIGN_OR_RETURN(const ElementType to, Element(node));
-        return Recipe::DequantizeBlocks(inputs[0], *format, to);
-      }
+  absl::StatusOr<TensorType> Type() const {
+    const std::optional<ElementType> element = ElementTypeFromNumber(node_.element());
+    if (!element) {
+      return absl::InvalidArgumentError(absl::StrCat("element type number ", node_.element()));
     }
+    NPUBANK_ASSIGN_OR_RETURN(Shape shape, Shape::Create(Values(node_.dims())));
+    return TensorType::Create(*element, std::move(shape));
   }
 
-  absl::StatusOr<std::vector<RecipePtr>> Inputs(const fbs::Node& node) {
-    std::vector<RecipePtr> inputs;
-    if (node.inputs() == nullptr) return inputs;
-    input_count_ += node.inputs()->size();
-    if (input_count_ > kMaxInputs) {
-      return absl::InvalidArgumentError(absl::StrCat("more than ", kMaxInputs, " inputs"));
+ private:
+  absl::StatusOr<RecipeOp> With(size_t least, size_t most, RecipeOp op) const {
+    const size_t count = node_.inputs() == nullptr ? 0 : node_.inputs()->size();
+    if (count >= least && count <= most) return op;
+    return absl::InvalidArgumentError(absl::StrCat("operation number ", node_.operation(), " on ",
+                                                   count, " inputs, takes ", least,
+                                                   most > least ? " or more" : ""));
+  }
+
+  absl::StatusOr<RecipeOp> Nibbles() const {
+    NPUBANK_ASSIGN_OR_RETURN(const int64_t number, OneValue());
+    if (number < 1 || number > static_cast<int64_t>(NibbleLayout::kColumnsAwq)) {
+      return absl::InvalidArgumentError(absl::StrCat("nibble layout number ", number));
     }
-    for (uint32_t index : *node.inputs()) {
-      if (index >= nodes_.size()) {
-        return absl::InvalidArgumentError(absl::StrCat("input ", index, " is not an earlier step"));
-      }
-      inputs.push_back(nodes_[index]);
-    }
-    return inputs;
+    return With(1, 1, UnpackNibblesOp{static_cast<NibbleLayout>(number)});
   }
 
-  absl::StatusOr<RecipePtr> Constant(const fbs::Node& node) {
-    const absl::string_view name =
-        node.name() == nullptr ? "" : absl::string_view(node.name()->data(), node.name()->size());
-    if (name.empty() || name.size() > kMaxNameBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a constant with a name of ", name.size(), " bytes"));
-    }
-    NPUBANK_ASSIGN_OR_RETURN(const TensorType type, Type(node));
-    NPUBANK_ASSIGN_OR_RETURN(RecipePtr found, leaf_(name));
-    if (found == nullptr) return absl::NotFoundError(absl::StrCat("no tensor ", name));
-    if (found->type() == type) return found;
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", name, " is ", found->type().ToString(), " here, but was ",
-                     type.ToString(), " when the recipe was written"));
+  absl::StatusOr<RecipeOp> Blocks() const {
+    NPUBANK_ASSIGN_OR_RETURN(const int64_t number, OneValue());
+    const auto format = number < 0 || number > UINT32_MAX
+                            ? std::nullopt
+                            : kernels::BlockFormatFromNumber(static_cast<uint32_t>(number));
+    if (!format) return absl::InvalidArgumentError(absl::StrCat("block format number ", number));
+    return With(1, 1, DequantizeBlocksOp{*format});
   }
 
-  static absl::Status CheckInputs(const std::vector<RecipePtr>& inputs, size_t count) {
-    if (inputs.size() == count) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("an operation on ", inputs.size(), " inputs that takes ", count));
-  }
-
-  static absl::StatusOr<ElementType> Element(const fbs::Node& node) {
-    if (const std::optional<ElementType> type = ElementTypeFromNumber(node.element())) return *type;
-    return absl::InvalidArgumentError(absl::StrCat("element type number ", node.element()));
-  }
-
-  static absl::StatusOr<TensorType> Type(const fbs::Node& node) {
-    NPUBANK_ASSIGN_OR_RETURN(const ElementType element, Element(node));
-    NPUBANK_ASSIGN_OR_RETURN(Shape shape, Shape::Create(Values(node.dims())));
-    return TensorType::Create(element, std::move(shape));
+  absl::StatusOr<std::string> Name() const {
+    const size_t size = node_.name() == nullptr ? 0 : node_.name()->size();
+    if (size > 0 && size <= EncodedRecipes::kMaxNameBytes) return node_.name()->str();
+    return absl::InvalidArgumentError(absl::StrCat("a constant with a name of ", size, " bytes"));
   }
 
   // An axis that does not exist stays one that does not exist.
@@ -334,8 +221,8 @@ class Decoder {
     return static_cast<int>(std::clamp<int64_t>(axis, -1, Shape::kMaxRank));
   }
 
-  static absl::StatusOr<int64_t> OneValue(const fbs::Node& node) {
-    const std::vector<int64_t> values = Values(node.values());
+  absl::StatusOr<int64_t> OneValue() const {
+    const std::vector<int64_t> values = Values(node_.values());
     if (values.size() == 1) return values[0];
     return absl::InvalidArgumentError(absl::StrCat(values.size(), " values instead of one"));
   }
@@ -350,11 +237,28 @@ class Decoder {
     return copy;
   }
 
-  const Leaf leaf_;
-  std::vector<RecipePtr> nodes_;
-  std::vector<RecipePtr> roots_;
-  size_t input_count_ = 0;
+  const fbs::Node& node_;
 };
+
+const fbs::RecipeList& ListIn(const std::vector<uint64_t>& words) {
+  return *fbs::GetRecipeList(words.data());
+}
+
+absl::Status CheckBounds(const EncodedRecipes& list) {
+  if (list.node_count() > EncodedRecipes::kMaxNodes ||
+      list.root_count() > EncodedRecipes::kMaxInputs ||
+      list.source_count() > EncodedRecipes::kMaxSources) {
+    return absl::InvalidArgumentError(absl::StrCat("a recipe list of ", list.node_count(),
+                                                   " steps, ", list.root_count(), " roots and ",
+                                                   list.source_count(), " sources: too many"));
+  }
+  for (size_t i = 0; i < list.root_count(); ++i) {
+    if (list.root(i) < list.node_count()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("recipe root ", list.root(i), " of ", list.node_count(), " steps"));
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -364,24 +268,73 @@ absl::StatusOr<std::string> EncodeRecipes(absl::Span<const RecipePtr> roots) {
   return encoder.Finish();
 }
 
-absl::StatusOr<std::vector<RecipePtr>> DecodeRecipes(
-    absl::string_view bytes,
-    absl::FunctionRef<absl::StatusOr<RecipePtr>(absl::string_view name)> leaf) {
+absl::StatusOr<EncodedRecipes> EncodedRecipes::Open(absl::string_view bytes) {
   if (bytes.size() < 8 || bytes.size() > kMaxBytes) {
     return absl::InvalidArgumentError(absl::StrCat(bytes.size(), " bytes cannot be a recipe list"));
   }
-  std::vector<uint64_t> aligned((bytes.size() + 7) /
-                                8);  // flatbuffers reads numbers where they lie
-  std::memcpy(aligned.data(), bytes.data(), bytes.size());
-  const auto* data = reinterpret_cast<const uint8_t*>(aligned.data());
-  flatbuffers::Verifier verifier(data, bytes.size(), /*max_depth=*/8,
-                                 /*max_tables=*/static_cast<flatbuffers::uoffset_t>(kMaxNodes + 1));
+  EncodedRecipes list;
+  list.words_.resize((bytes.size() + 7) / 8);
+  std::memcpy(list.words_.data(), bytes.data(), bytes.size());
+  const auto* data = reinterpret_cast<const uint8_t*>(list.words_.data());
+  flatbuffers::Verifier verifier(
+      data, bytes.size(), /*max_depth=*/8,
+      /*max_tables=*/static_cast<flatbuffers::uoffset_t>(kMaxNodes + kMaxSources + 1));
   if (!fbs::RecipeListBufferHasIdentifier(data) || !fbs::VerifyRecipeListBuffer(verifier)) {
     return absl::InvalidArgumentError("not a recipe list, or a damaged one");
   }
-  Decoder decoder(leaf);
-  NPUBANK_RETURN_IF_ERROR(decoder.Read(*fbs::GetRecipeList(data)));
-  return decoder.TakeRoots();
+  const uint32_t version = ListIn(list.words_).version();
+  if (version != kVersion) {
+    return absl::InvalidArgumentError(absl::StrCat("a recipe list of version ", version,
+                                                   "; this reader knows ", kVersion,
+                                                   ": compile the model again"));
+  }
+  NPUBANK_RETURN_IF_ERROR(CheckBounds(list));
+  return list;
+}
+
+size_t EncodedRecipes::node_count() const {
+  const auto* nodes = ListIn(words_).nodes();
+  return nodes == nullptr ? 0 : nodes->size();
+}
+
+size_t EncodedRecipes::source_count() const {
+  const auto* sources = ListIn(words_).sources();
+  return sources == nullptr ? 0 : sources->size();
+}
+
+size_t EncodedRecipes::root_count() const {
+  const auto* roots = ListIn(words_).roots();
+  return roots == nullptr ? 0 : roots->size();
+}
+
+uint32_t EncodedRecipes::root(size_t i) const { return ListIn(words_).roots()->Get(i); }
+
+absl::StatusOr<EncodedRecipes::SourceFacts> EncodedRecipes::source(size_t i) const {
+  const fbs::RecipeSource& source = *ListIn(words_).sources()->Get(i);
+  if (source.name() == nullptr || source.name()->size() > kMaxNameBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("source ", i, " has no name, or too long a one"));
+  }
+  return SourceFacts{.name = source.name()->str(),
+                     .size = source.size(),
+                     .identity = {source.identity_high(), source.identity_low()}};
+}
+
+absl::StatusOr<EncodedRecipes::Node> EncodedRecipes::node(size_t i) const {
+  const fbs::Node& from = *ListIn(words_).nodes()->Get(i);
+  const NodeReader reader(from);
+  Node node;
+  NPUBANK_ASSIGN_OR_RETURN(node.op, reader.Op());
+  NPUBANK_ASSIGN_OR_RETURN(node.type, reader.Type());
+  node.source = from.source();
+  if (from.inputs() == nullptr) return node;
+  for (uint32_t input : *from.inputs()) {
+    if (input >= i) {
+      return absl::InvalidArgumentError(absl::StrCat("input ", input, " is not an earlier step"));
+    }
+    node.inputs.push_back(input);
+  }
+  return node;
 }
 
 }  // namespace npubank

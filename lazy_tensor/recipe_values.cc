@@ -12,7 +12,6 @@
 namespace npubank {
 namespace {
 
-using internal::BuilderFor;
 using internal::CheckInput;
 
 bool IsScaleType(ElementType type) {
@@ -54,12 +53,7 @@ absl::StatusOr<RecipePtr> Recipe::Splat(TensorType type, uint64_t bits) {
                                                    " with the bits 0x", absl::Hex(bits),
                                                    ", which have more than ", width));
   }
-  const Digest digest = DigestBuilder("splat")
-                            .Add(static_cast<int64_t>(bits))
-                            .Add(ElementTypeName(type.element()))
-                            .Add(type.shape().dims())
-                            .Finish();
-  return Make(SplatOp{bits}, {}, std::move(type), digest);
+  return Make(SplatOp{bits}, {}, std::move(type));
 }
 
 absl::StatusOr<RecipePtr> Recipe::Unpack(RecipePtr weights, RecipePtr scale, RecipePtr zero,
@@ -83,8 +77,7 @@ absl::StatusOr<RecipePtr> Recipe::Unpack(RecipePtr weights, RecipePtr scale, Rec
   NPUBANK_ASSIGN_OR_RETURN(TensorType type, TensorType::Create(to, from.shape()));
   std::vector<RecipePtr> inputs = {std::move(weights), std::move(scale)};
   if (zero != nullptr) inputs.push_back(std::move(zero));
-  const Digest digest = BuilderFor("unpack", inputs).Add(ElementTypeName(to)).Finish();
-  return Make(UnpackOp{}, std::move(inputs), std::move(type), digest);
+  return Make(UnpackOp{}, std::move(inputs), std::move(type));
 }
 
 absl::StatusOr<RecipePtr> Recipe::Gather(RecipePtr indices, RecipePtr table) {
@@ -102,16 +95,14 @@ absl::StatusOr<RecipePtr> Recipe::Gather(RecipePtr indices, RecipePtr table) {
   }
   NPUBANK_ASSIGN_OR_RETURN(TensorType type, TensorType::Create(entry.element(), index.shape()));
   std::vector<RecipePtr> inputs = {std::move(indices), std::move(table)};
-  const Digest digest = BuilderFor("gather", inputs).Finish();
-  return Make(GatherOp{}, std::move(inputs), std::move(type), digest);
+  return Make(GatherOp{}, std::move(inputs), std::move(type));
 }
 
 absl::StatusOr<RecipePtr> Recipe::Shift(RecipePtr input) {
   NPUBANK_RETURN_IF_ERROR(CheckInput("shift", input));
   NPUBANK_ASSIGN_OR_RETURN(const ElementType to, Shifted(input->type()));
   NPUBANK_ASSIGN_OR_RETURN(TensorType type, TensorType::Create(to, input->type().shape()));
-  const Digest digest = BuilderFor("shift", {input}).Finish();
-  return Make(ShiftOp{}, {std::move(input)}, std::move(type), digest);
+  return Make(ShiftOp{}, {std::move(input)}, std::move(type));
 }
 
 absl::StatusOr<RecipePtr> Recipe::UnpackNibbles(RecipePtr words, NibbleLayout layout) {
@@ -132,9 +123,7 @@ absl::StatusOr<RecipePtr> Recipe::UnpackNibbles(RecipePtr words, NibbleLayout la
   packed *= 8;
   NPUBANK_ASSIGN_OR_RETURN(Shape shape, Shape::Create(dims));
   NPUBANK_ASSIGN_OR_RETURN(TensorType type, TensorType::Create(ElementType::kU4, std::move(shape)));
-  const Digest digest =
-      BuilderFor("unpack_nibbles", {words}).Add(static_cast<int64_t>(layout)).Finish();
-  return Make(UnpackNibblesOp{layout}, {std::move(words)}, std::move(type), digest);
+  return Make(UnpackNibblesOp{layout}, {std::move(words)}, std::move(type));
 }
 
 absl::StatusOr<RecipePtr> Recipe::DequantizeBlocks(RecipePtr bytes, kernels::BlockFormat format,
@@ -158,11 +147,7 @@ absl::StatusOr<RecipePtr> Recipe::DequantizeBlocks(RecipePtr bytes, kernels::Blo
   dims.back() = blocks * length;
   NPUBANK_ASSIGN_OR_RETURN(Shape shape, Shape::Create(dims));
   NPUBANK_ASSIGN_OR_RETURN(TensorType type, TensorType::Create(to, std::move(shape)));
-  const Digest digest = BuilderFor("dequantize_blocks", {bytes})
-                            .Add(static_cast<int64_t>(format))
-                            .Add(ElementTypeName(to))
-                            .Finish();
-  return Make(DequantizeBlocksOp{format}, {std::move(bytes)}, std::move(type), digest);
+  return Make(DequantizeBlocksOp{format}, {std::move(bytes)}, std::move(type));
 }
 
 }  // namespace npubank

@@ -27,21 +27,16 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Load(std::shared_ptr<level_zer
                                                        std::shared_ptr<DeviceMemory> memory,
                                                        std::shared_ptr<Bank> bank,
                                                        absl::Span<const std::string> blobs,
-                                                       const LeafFinder& find,
+                                                       std::shared_ptr<const SourceIndex> index,
                                                        const SessionOptions& options) {
   if (blobs.empty()) return absl::InvalidArgumentError("a session needs at least one submodel");
   std::unique_ptr<Session> session(new Session);
   session->device_ = std::move(device);
   session->memory_ = std::move(memory);
   session->bank_ = std::move(bank);
-  RecipeResolver resolver;
-  if (options.reopen) {
-    session->files_ = std::make_shared<ModelFiles>(options.reopen);
-    resolver = ModelFiles::Resolver(session->files_);
-  }
   for (const std::string& blob : blobs) {
     NPUBANK_ASSIGN_OR_RETURN(Submodel submodel,
-                             Submodel::Load(session->bank_, blob, options.name, find, resolver));
+                             Submodel::Load(session->bank_, blob, options.name, index));
     NPUBANK_RETURN_IF_ERROR(session->AddSubmodel(std::move(submodel)));
   }
   NPUBANK_RETURN_IF_ERROR(session->Wake(options.evaluate));
@@ -70,7 +65,6 @@ absl::StatusOr<SleepReport> Session::Sleep(const SleepOptions& options) {
 
 absl::Status Session::Wake(const LoadOptions& options) {
   if (awake_) return absl::OkStatus();
-  const ModelFiles::Use use(files_);  // opened once for all weights that left
   NPUBANK_ASSIGN_OR_RETURN(const std::vector<Lease> leases, bank_->Load(Owners(), options));
   for (Submodel& submodel : submodels_) NPUBANK_RETURN_IF_ERROR(submodel.Pin(leases));
   awake_ = true;

@@ -2,7 +2,7 @@
 //
 //   std::vector<std::string> blobs = {prefill, kvcache};  // from compiler_stub/compile.h
 //   NPUBANK_ASSIGN_OR_RETURN(auto session,
-//                            Session::Load(device, memory, bank, blobs, find, {.reopen = reopen}));
+//                            Session::Load(device, memory, bank, blobs, checkpoint->index(), {}));
 //   NPUBANK_ASSIGN_OR_RETURN(absl::Span<const float> logits, session->Feed({1, 403, 407}));
 //   int32_t next = Argmax(logits);
 //   session->Pause();                                     // another model's turn
@@ -20,7 +20,7 @@
 //   the next     left, and stay
 //   Feed
 //
-// Weights leave only when they can come back: with SessionOptions::reopen, or with a host copy.
+// Weights come back through the index, which opens the model's files again, or from host copies.
 //
 // Feed takes any number of tokens: it runs each time the submodel with the smallest chunk that
 // holds what is left, or else the largest one.
@@ -43,10 +43,10 @@
 #include "absl/types/span.h"
 #include "npubank/bank/bank.h"
 #include "npubank/bank/device_memory.h"
+#include "npubank/lazy_tensor/sources/source_index.h"
 #include "npubank/runtime/level_zero/buffer.h"
 #include "npubank/runtime/level_zero/commands.h"
 #include "npubank/runtime/level_zero/device.h"
-#include "npubank/runtime/model_files.h"
 #include "npubank/runtime/submodel.h"
 
 namespace npubank {
@@ -58,8 +58,6 @@ struct SessionOptions {
   // In front of its owners' names, "NAME/prefill"; for banks with several models.
   std::string name = {};
   LoadOptions evaluate = {};  // of the load
-  // Opens the model again when weights that left the device are wanted; closed when they are there.
-  OpenModel reopen = nullptr;
 };
 
 class Session {
@@ -68,7 +66,7 @@ class Session {
                                                        std::shared_ptr<DeviceMemory> memory,
                                                        std::shared_ptr<Bank> bank,
                                                        absl::Span<const std::string> blobs,
-                                                       const LeafFinder& find,
+                                                       std::shared_ptr<const SourceIndex> index,
                                                        const SessionOptions& options);
 
   // Allocates arena, cache and the buffers to talk through: all of them, or none; wakes the session
@@ -127,8 +125,7 @@ class Session {
   uint64_t cache_bytes_ = 0;
   std::map<std::string, State> states_;
   int64_t position_ = 0;
-  std::shared_ptr<ModelFiles> files_;  // null: what leaves the device cannot come back
-  bool awake_ = false;                 // every weight is leased
+  bool awake_ = false;  // every weight is leased
 
   std::unique_ptr<DeviceAllocation> cache_;
   std::unique_ptr<Workspace> workspace_;

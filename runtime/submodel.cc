@@ -6,34 +6,35 @@
 #include "absl/container/flat_hash_map.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/lazy_tensor.h"
-#include "npubank/lazy_tensor/recipe_codec.h"
+#include "npubank/lazy_tensor/recipe_list.h"
 
 namespace npubank {
 
 absl::StatusOr<Submodel> Submodel::Load(std::shared_ptr<Bank> bank, absl::string_view blob,
-                                        absl::string_view model, const LeafFinder& find,
-                                        RecipeResolver resolver) {
+                                        absl::string_view model,
+                                        std::shared_ptr<const SourceIndex> index) {
   Submodel submodel;
   submodel.bank_ = std::move(bank);
   NPUBANK_ASSIGN_OR_RETURN(submodel.blob_, ReadSubmodelBlob(blob));
   submodel.owner_ = submodel.bank_->AddOwner(
       model.empty() ? submodel.name() : absl::StrCat(model, "/", submodel.name()),
-      {.resolver = std::move(resolver)});
-  absl::Status status = submodel.RegisterWeights(find);
+      {.index = index});
+  absl::Status status = submodel.RegisterWeights(std::move(index));
   if (!status.ok()) return Annotate(status, absl::StrCat("submodel ", submodel.name()));
   return submodel;
 }
 
-absl::Status Submodel::RegisterWeights(const LeafFinder& find) {
-  NPUBANK_ASSIGN_OR_RETURN(std::vector<RecipePtr> recipes, DecodeRecipes(blob_.recipes, find));
-  if (recipes.size() != blob_.weights.size())
+absl::Status Submodel::RegisterWeights(std::shared_ptr<const SourceIndex> index) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::shared_ptr<const RecipeList> recipes,
+                           RecipeList::Bind(blob_.recipes, std::move(index)));
+  if (recipes->size() != blob_.weights.size())
     return absl::InvalidArgumentError(absl::StrCat(
-        "the blob names ", blob_.weights.size(), " weights and has recipes for ", recipes.size()));
-  for (size_t i = 0; i < recipes.size(); ++i) {
-    const uint64_t bytes = recipes[i]->type().bytes();
+        "the blob names ", blob_.weights.size(), " weights and has recipes for ", recipes->size()));
+  for (size_t i = 0; i < recipes->size(); ++i) {
+    const uint64_t bytes = recipes->type(i).bytes();
     NPUBANK_ASSIGN_OR_RETURN(
         Registration registration,
-        bank_->Register(owner_, LazyTensor(std::move(recipes[i])), blob_.weights[i]));
+        bank_->Register(owner_, LazyTensor(Description{recipes, i}), blob_.weights[i]));
     weights_.push_back({registration.uid, bytes});
     weight_bytes_ += bytes;
     if (registration.hit) ++hits_, hit_bytes_ += bytes;

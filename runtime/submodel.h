@@ -1,6 +1,6 @@
 // Submodel: one compiled submodel, its closures registered in a bank, ready to be run by a session.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(Submodel prefill, Submodel::Load(bank, blob, "", find, {}));
+//   NPUBANK_ASSIGN_OR_RETURN(Submodel prefill, Submodel::Load(bank, blob, "", index));
 //   NPUBANK_ASSIGN_OR_RETURN(std::vector<Lease> leases, bank->Load(prefill.owner()));
 //   NPUBANK_RETURN_IF_ERROR(prefill.Pin(leases));                     // its weights stay now
 //   NPUBANK_RETURN_IF_ERROR(prefill.Record(device, queue, places));   // graphs made, calls recorded
@@ -8,12 +8,13 @@
 //   prefill.Unpin();                                                  // its weights may leave now
 //
 // Load registers every weight of the blob with the bank under an owner of its own, so what another
-// submodel has brought is a hit and costs nothing. The recipes are the bank's afterwards: nothing
-// here holds a source. With a resolver the weights can leave the device and come back.
+// submodel has brought is a hit and costs nothing. They are only described (lazy_tensor.h): no recipe is
+// made and no file opened before the bank evaluates, nor for a hit ever. The index is also the way back of
+// what leaves the device.
 //
 // Ownership: owns its owner, leases, graphs and command list; dropping it releases all of them.
 // What Record was given must outlive it, or the next Unpin. Threads: one at a time. Errors: those
-// of ReadSubmodelBlob, DecodeRecipes, the bank and the driver, naming submodel and tensor. A failed
+// of ReadSubmodelBlob, RecipeList::Bind, the bank and the driver, naming submodel and tensor. A failed
 // Record or Pin can be tried again.
 #ifndef NPUBANK_RUNTIME_SUBMODEL_H_
 #define NPUBANK_RUNTIME_SUBMODEL_H_
@@ -29,9 +30,9 @@
 #include "absl/strings/string_view.h"
 #include "npubank/bank/bank.h"
 #include "npubank/compiler_stub/blob/submodel_blob.h"
+#include "npubank/lazy_tensor/sources/source_index.h"
 #include "npubank/runtime/level_zero/commands.h"
 #include "npubank/runtime/level_zero/graph.h"
-#include "npubank/runtime/model_files.h"
 
 namespace npubank {
 
@@ -46,8 +47,8 @@ class Submodel {
 
   // `model` stands in front of the owner's name; empty: just the blob's.
   static absl::StatusOr<Submodel> Load(std::shared_ptr<Bank> bank, absl::string_view blob,
-                                       absl::string_view model, const LeafFinder& find,
-                                       RecipeResolver resolver);
+                                       absl::string_view model,
+                                       std::shared_ptr<const SourceIndex> index);
   Submodel(Submodel&&) = default;
   Submodel& operator=(Submodel&&) = delete;
 
@@ -79,7 +80,7 @@ class Submodel {
 
  private:
   Submodel() = default;
-  absl::Status RegisterWeights(const LeafFinder& find);
+  absl::Status RegisterWeights(std::shared_ptr<const SourceIndex> index);
   absl::StatusOr<void*> Resolve(const Binding& binding, const Places& places) const;
   absl::Status RecordCall(const Call& call, const Places& places,
                           std::vector<level_zero::Graph>& graphs,

@@ -65,19 +65,12 @@ absl::StatusOr<std::vector<std::string>> CompileSubmodels(const Checkpoint& chec
         {"kvcache", 1}}) {
     compile.name = name;
     compile.chunk = chunk;
-    const TensorFinder find = [&](absl::string_view tensor) { return checkpoint.Find(tensor); };
-    NPUBANK_ASSIGN_OR_RETURN(std::string blob, Compile(config, find, compile));
+    NPUBANK_ASSIGN_OR_RETURN(std::string blob, Compile(checkpoint, compile));
     if (!options.save_blobs.empty())
       NPUBANK_RETURN_IF_ERROR(SaveBlob(options.save_blobs, name, blob));
     blobs.push_back(std::move(blob));
   }
   return blobs;
-}
-
-LeafFinder FinderOver(std::shared_ptr<const Checkpoint> checkpoint) {
-  return [checkpoint = std::move(checkpoint)](absl::string_view name) {
-    return checkpoint->Find(name);
-  };
 }
 
 SubmodelReport Describe(const Submodel& submodel) {
@@ -132,12 +125,8 @@ absl::Status ModelRun::LoadWeights(const ModelRunOptions& options, const BankPla
   session.evaluate.progress = [&](const LoadProgress& progress) {
     bar.Show(progress.bytes_done, progress.bytes_total, progress.tensor);
   };
-  session.reopen = [path = options.model]() -> absl::StatusOr<LeafFinder> {
-    NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<const Checkpoint> again, Checkpoint::Open(path));
-    return FinderOver(std::move(again));
-  };
   NPUBANK_ASSIGN_OR_RETURN(session_, Session::Load(place.device, place.memory, place.bank, blobs,
-                                                   FinderOver(checkpoint), session));
+                                                   checkpoint->index(), session));
   return absl::OkStatus();
 }
 

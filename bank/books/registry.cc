@@ -48,9 +48,8 @@ WayBack Evaluation::way_back() const {
   WayBack way;
   MutexLock lock(registry_->mutex_);
   way.host_copy = entry_->host_copy;
-  way.encoded = entry_->encoded;
-  for (const OwnerRecord* owner : entry_->owners) {
-    if (owner->resolver) way.resolvers.push_back(owner->resolver);
+  for (const Ownership& ownership : entry_->owners) {
+    if (ownership.way_back) way.descriptions.push_back(ownership.way_back);
   }
   return way;
 }
@@ -60,10 +59,10 @@ void Evaluation::Fail(absl::Status status) { registry_->Fail(*this, std::move(st
 Registry::Registry(std::shared_ptr<DeviceMemory> device, bool keep_unowned)
     : device_(std::move(device)), keep_unowned_(keep_unowned) {}
 
-uint64_t Registry::AddOwner(absl::string_view name, RecipeResolver resolver) {
+uint64_t Registry::AddOwner(absl::string_view name, std::shared_ptr<const SourceIndex> index) {
   auto record = std::make_unique<OwnerRecord>();
   record->name = std::string(name);
-  record->resolver = std::move(resolver);
+  record->index = std::move(index);
   MutexLock lock(mutex_);
   record->id = next_owner_++;
   const uint64_t id = record->id;
@@ -74,21 +73,29 @@ uint64_t Registry::AddOwner(absl::string_view name, RecipeResolver resolver) {
 void Registry::ReleaseOwner(uint64_t id) {
   {
     Garbage garbage(*this);
-    std::unique_ptr<OwnerRecord>
-        record;  // its resolver may hold a checkpoint: dropped after the lock
+    std::unique_ptr<OwnerRecord> record;  // its index may be the last: dropped after the lock
     MutexLock lock(mutex_);
     const auto found = owners_.find(id);
     if (found == owners_.end()) return;
     record = std::move(found->second);
     owners_.erase(found);
     for (Entry* entry : record->tensors) {
-      entry->owners.erase(std::find(entry->owners.begin(), entry->owners.end(), record.get()));
+      const auto ownership = absl::c_find_if(
+          entry->owners, [&](const Ownership& of) { return of.owner == record.get(); });
+      garbage.descriptions.push_back(std::move(ownership->way_back));
+      entry->owners.erase(ownership);
       SettleCopy(*entry, garbage);
       SettleRecipe(*entry, garbage);
       Settle(*entry, garbage);
     }
   }
   device_->Trim();
+}
+
+std::shared_ptr<const SourceIndex> Registry::IndexOf(uint64_t owner) const {
+  MutexLock lock(mutex_);
+  const auto found = owners_.find(owner);
+  return found == owners_.end() ? nullptr : found->second->index;
 }
 
 bool Registry::HasOwner(uint64_t id) const {
@@ -125,7 +132,8 @@ absl::StatusOr<OwnerRecord*> Registry::FindOwner(uint64_t id) const {
 }
 
 absl::StatusOr<Entry*> Registry::RegisterKnown(uint64_t owner, const LazyTensor& tensor,
-                                               absl::string_view name, Garbage& garbage) {
+                                               absl::string_view name, const Description& way_back,
+                                               Garbage& garbage) {
   NPUBANK_ASSIGN_OR_RETURN(OwnerRecord * record, FindOwner(owner));
   Entry* entry = FindEntry(tensor.uid());
   if (entry == nullptr) return nullptr;
@@ -138,8 +146,8 @@ absl::StatusOr<Entry*> Registry::RegisterKnown(uint64_t owner, const LazyTensor&
   ++counters_.registrations;
   ++counters_.hits;
   ++entry->hits;
-  if (std::find(entry->owners.begin(), entry->owners.end(), record) == entry->owners.end()) {
-    entry->owners.push_back(record);
+  if (absl::c_none_of(entry->owners, [&](const Ownership& of) { return of.owner == record; })) {
+    entry->owners.push_back({record, way_back});
     record->tensors.push_back(entry);
     SettleCopy(*entry, garbage);
   }
@@ -147,8 +155,8 @@ absl::StatusOr<Entry*> Registry::RegisterKnown(uint64_t owner, const LazyTensor&
 }
 
 bool Registry::WantsRecipe(const Entry& entry) {
-  return (entry.state == Residency::kEvicted || entry.state == Residency::kFailed) &&
-         entry.recipe == nullptr && entry.host_copy == nullptr;
+  return entry.state != Residency::kResident && entry.recipe == nullptr &&
+         entry.host_copy == nullptr;
 }
 
 Registration Registry::Hit(LazyTensor& tensor, bool wants_recipe) {
@@ -163,13 +171,13 @@ Registration Registry::Hit(LazyTensor& tensor, bool wants_recipe) {
 }
 
 absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tensor,
-                                                absl::string_view name) {
+                                                absl::string_view name, Description way_back) {
   Garbage garbage(*this);
   const Entry* known = nullptr;
   bool wants_recipe = false;
   {
     MutexLock lock(mutex_);
-    NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name, garbage));
+    NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name, way_back, garbage));
     wants_recipe = known != nullptr && WantsRecipe(*known);
   }
   if (known != nullptr) return Hit(tensor, wants_recipe);
@@ -179,13 +187,17 @@ absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tenso
   entry->uid = tensor.uid();
   entry->digest = tensor.digest();
   entry->name = std::string(name);
-  if (entry->recipe != nullptr) entry->words = entry->recipe->Describe();
+  if (entry->recipe != nullptr) {
+    entry->words = entry->recipe->Describe();
+  } else if (way_back) {
+    entry->words = way_back.Describe();
+  }
   {
     MutexLock lock(mutex_);
-    NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name, garbage));
+    NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name, way_back, garbage));
     wants_recipe = known != nullptr && WantsRecipe(*known);
     if (known == nullptr) {
-      if (entry->recipe == nullptr) {
+      if (entry->recipe == nullptr && !way_back) {
         return absl::FailedPreconditionError(absl::StrCat(
             "tensor '", name, "' (uid ", tensor.uid().ToHex(),
             ") is detached and this bank does not know it: register it before detaching"));
@@ -193,7 +205,7 @@ absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tenso
       NPUBANK_ASSIGN_OR_RETURN(OwnerRecord * record, FindOwner(owner));
       ++counters_.registrations;
       entry->sequence = next_sequence_++;
-      entry->owners.push_back(record);
+      entry->owners.push_back({record, std::move(way_back)});
       record->tensors.push_back(entry.get());
       entries_.emplace(entry->uid.value, std::move(entry));
     }
@@ -268,7 +280,9 @@ void Registry::Unpin(Entry& entry) {
 }
 
 void Registry::SettleRecipe(Entry& entry, Garbage& garbage) {
-  if (entry.recipe == nullptr || entry.state == Residency::kEvaluating || !CanComeBack(entry)) {
+  // One that was never resident keeps what it was registered with.
+  if (entry.recipe == nullptr || entry.handle.has_value() ||
+      entry.state == Residency::kEvaluating || !CanComeBack(entry)) {
     return;
   }
   garbage.recipes.push_back(std::move(entry.recipe));
@@ -301,9 +315,8 @@ void Registry::Forget(Entry& entry, Garbage& garbage) {
   entries_.erase(found);
 }
 
-PublishResult Registry::Publish(Evaluation& evaluation, Published& published) {
-  Entry& entry = *evaluation.entry_;
-  // While it is being evaluated nobody else touches the recipe, but reports read it under the lock.
+// Dropped without the lock: the last holder of a file closes it.
+void Registry::DropSources(Entry& entry) {
   RecipePtr recipe;
   std::optional<LazyTensor> handle;
   {
@@ -312,15 +325,18 @@ PublishResult Registry::Publish(Evaluation& evaluation, Published& published) {
     handle.swap(entry.handle);
   }
   if (handle.has_value()) handle->Detach();
-  handle.reset();
-  recipe.reset();
-  evaluation.recipe_.reset();
+}
 
+PublishResult Registry::Publish(Evaluation& evaluation, Published& published) {
+  Entry& entry = *evaluation.entry_;
+  evaluation.recipe_.reset();
+  DropSources(entry);
   Garbage garbage(*this);
   MutexLock lock(mutex_);
+  // A registration brought another recipe meanwhile; nobody may see that with a resident tensor.
+  if (entry.recipe != nullptr) return std::vector<std::shared_ptr<DeviceAllocation>>();
   std::vector<std::shared_ptr<DeviceAllocation>> not_compared = NotCompared(published);
   if (!not_compared.empty()) return not_compared;
-  if (!published.encoded.empty()) entry.encoded = std::move(published.encoded);
   entry.state = NextResidency(entry.state, ResidencyEvent::kPublished).state;
   SettleCopy(entry, garbage);
   entry.memory = std::move(published.memory);

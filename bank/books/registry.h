@@ -62,13 +62,19 @@ struct Entry;
 struct OwnerRecord {
   uint64_t id = 0;
   std::string name;
-  RecipeResolver resolver;  // empty: what it owns is never evicted
+  std::shared_ptr<const SourceIndex> index;  // or null
   bool asleep = false;
   // While it is being loaded it is awake, so that nothing of it is evicted; the first load that
   // succeeds makes that final, and when all have failed it sleeps again.
   bool waking = false;          // it slept, and no load has succeeded yet
   uint64_t loads = 0;           // under way
   std::vector<Entry*> tensors;  // in registration order, each once
+};
+
+// One owner of a tensor, and how that owner brings it back after an eviction; empty: not at all.
+struct Ownership {
+  const OwnerRecord* owner = nullptr;
+  Description way_back;
 };
 
 // A tensor the bank knows. The first group never changes; the rest is guarded by the registry's
@@ -92,23 +98,22 @@ struct Entry {
   absl::Status failure;
   std::shared_ptr<Flight> flight;
   std::shared_ptr<DeviceAllocation> memory;  // null for a tensor of 0 bytes
-  std::vector<const OwnerRecord*> owners;
+  std::vector<Ownership> owners;
   uint64_t leases = 0;
   uint64_t hits = 0;
   double evaluation_seconds = 0;
   uint64_t last_used = 0;  // the registry's clock at the last lease
-  // The ways back after eviction: the recipe without its sources, and the bytes a sleeper kept,
-  // until it is on the device and an owner is awake.
-  std::string encoded;
+  // A way back after eviction: the bytes a sleeper kept, until it is on the device and an owner is
+  // awake.
   HostCopy host_copy;
   std::optional<Digest> content;  // while resident
 };
 
-// How an evicted tensor comes back: `host_copy` if there is one, else any of the resolvers.
+// How a tensor without a recipe comes to its bytes: `host_copy` if there is one, else any of the
+// descriptions.
 struct WayBack {
   HostCopy host_copy;
-  std::string encoded;
-  std::vector<RecipeResolver> resolvers;
+  std::vector<Description> descriptions;
 };
 
 // Where an evaluation's bytes came from.
@@ -122,7 +127,6 @@ enum class Origin : uint8_t {
 struct Published {
   std::shared_ptr<DeviceAllocation> memory;
   double seconds = 0;
-  std::string encoded;  // empty: the tensor has it already, or cannot be brought back by it
   std::optional<Digest> content;  // for finding tensors of equal bytes
   // With which `memory` was compared, and found to differ.
   std::vector<std::shared_ptr<DeviceAllocation>> others;
@@ -149,7 +153,7 @@ class Evaluation {
   const std::string& name() const { return entry_->name; }
   const TensorType& type() const { return entry_->type; }
   const Digest& digest() const { return entry_->digest; }
-  // Null for a tensor that was evicted: see way_back().
+  // Null for a tensor that is only described, or was evicted: see way_back().
   const RecipePtr& recipe() const { return recipe_; }
   WayBack way_back() const;
   bool abandoned() const { return flight_->abandoned.load(std::memory_order_relaxed); }
@@ -190,14 +194,18 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   // With `keep_unowned`, tensors that nobody owns stay until somebody needs their room.
   Registry(std::shared_ptr<DeviceMemory> device, bool keep_unowned);
 
-  uint64_t AddOwner(absl::string_view name, RecipeResolver resolver);
+  uint64_t AddOwner(absl::string_view name, std::shared_ptr<const SourceIndex> index);
+  // Null for an owner that has none, or was released.
+  std::shared_ptr<const SourceIndex> IndexOf(uint64_t owner) const;
   void ReleaseOwner(uint64_t id) override;
   bool HasOwner(uint64_t id) const;
   bool keeps_unowned() const { return keep_unowned_; }
   // In the order of registration by this owner; FailedPrecondition after its release.
   absl::StatusOr<std::vector<OwnedTensor>> TensorsOf(uint64_t owner) const;
 
-  absl::StatusOr<Registration> Register(uint64_t owner, LazyTensor tensor, absl::string_view name);
+  // `way_back` is this owner's; it may be empty.
+  absl::StatusOr<Registration> Register(uint64_t owner, LazyTensor tensor, absl::string_view name,
+                                        Description way_back);
 
   // A lease, or the duty to evaluate; waits while somebody else evaluates, and returns that
   // evaluation's Status when it fails (when it was only cancelled, this caller takes over).
@@ -272,6 +280,7 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
     std::vector<std::shared_ptr<DeviceAllocation>> memory;
     std::vector<HostCopy> copies;
     std::vector<RecipePtr> recipes;
+    std::vector<Description> descriptions;
     bool announced = false;  // counted in `leaving_`
   };
 
@@ -300,9 +309,10 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The tensor's entry, which is now the owner's as well; null when the tensor is not known.
   absl::StatusOr<Entry*> RegisterKnown(uint64_t owner, const LazyTensor& tensor,
-                                       absl::string_view name, Garbage& garbage)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // A recipe at hand is a better way back than what a resolver promises.
+                                       absl::string_view name, const Description& way_back,
+                                       Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether a registration's recipe is kept until the tensor is resident: there is no other at hand, and
+  // what is being tried may fail and go. A recipe at hand is better than what a description promises.
   static bool WantsRecipe(const Entry& entry);
   Registration Hit(LazyTensor& tensor, bool wants_recipe);
   // Ok when the flight was ended or cancelled: look again.
@@ -310,6 +320,7 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
                      const std::function<bool()>& cancelled);
   std::vector<std::shared_ptr<DeviceAllocation>> NotCompared(const Published& published) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DropSources(Entry& entry);
   PublishResult Publish(Evaluation& evaluation, Published& published);
   void Fail(Evaluation& evaluation, absl::Status status);
 

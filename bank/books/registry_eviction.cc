@@ -32,16 +32,16 @@ struct Registry::Group {
   }
   bool HasOwnerAmong(absl::Span<OwnerRecord* const> records) const {
     return !All([&](const Entry& entry) {
-      return std::none_of(entry.owners.begin(), entry.owners.end(), [&](const OwnerRecord* owner) {
-        return absl::c_linear_search(records, owner);
+      return absl::c_none_of(entry.owners, [&](const Ownership& of) {
+        return absl::c_linear_search(records, of.owner);
       });
     });
   }
   // Whether somebody is awake who owns any of it; `sleepers` are taken to be asleep.
   bool HasOwnerAwake(absl::Span<OwnerRecord* const> sleepers) const {
     return !All([&](const Entry& entry) {
-      return std::all_of(entry.owners.begin(), entry.owners.end(), [&](const OwnerRecord* owner) {
-        return owner->asleep || absl::c_linear_search(sleepers, owner);
+      return absl::c_all_of(entry.owners, [&](const Ownership& of) {
+        return of.owner->asleep || absl::c_linear_search(sleepers, of.owner);
       });
     });
   }
@@ -67,9 +67,7 @@ std::vector<Registry::Group> Registry::Groups() const {
 // Every owner must be able to bring it back, because any of them may be the last that is left.
 bool Registry::CanComeBack(const Entry& entry) {
   if (entry.owners.empty() || entry.host_copy != nullptr) return true;
-  return !entry.encoded.empty() &&
-         std::all_of(entry.owners.begin(), entry.owners.end(),
-                     [](const OwnerRecord* owner) { return owner->resolver != nullptr; });
+  return absl::c_all_of(entry.owners, [](const Ownership& of) { return bool{of.way_back}; });
 }
 
 void Registry::Evict(Entry& entry, Garbage& garbage) {
@@ -245,9 +243,8 @@ void Registry::EndLoad(absl::Span<const uint64_t> owners, bool succeeded) {
 
 void Registry::SettleCopy(Entry& entry, Garbage& garbage) {
   if (entry.host_copy == nullptr || entry.state != Residency::kResident) return;
-  const bool asleep =
-      std::all_of(entry.owners.begin(), entry.owners.end(),
-                  [](const OwnerRecord* owner) { return owner->asleep || owner->waking; });
+  const bool asleep = absl::c_all_of(
+      entry.owners, [](const Ownership& of) { return of.owner->asleep || of.owner->waking; });
   if (asleep && !entry.owners.empty()) return;
   garbage.copies.push_back(std::move(entry.host_copy));
 }

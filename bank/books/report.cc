@@ -43,7 +43,7 @@ TensorSnapshot Describe(const Entry& entry) {
   tensor.leases = entry.leases;
   tensor.hits = entry.hits;
   tensor.evaluation_seconds = entry.evaluation_seconds;
-  for (const OwnerRecord* owner : entry.owners) tensor.owners.push_back(owner->name);
+  for (const Ownership& of : entry.owners) tensor.owners.push_back(of.owner->name);
   tensor.why_held = WhyHeld(entry);
   return tensor;
 }

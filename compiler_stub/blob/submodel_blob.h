@@ -1,7 +1,7 @@
 // SubmodelBlob: one compiled submodel (prefill, kvcache, ...) as the runtime reads it.
 //
 //   NPUBANK_ASSIGN_OR_RETURN(SubmodelBlob blob, ReadSubmodelBlob(bytes));
-//   NPUBANK_ASSIGN_OR_RETURN(std::vector<RecipePtr> weights, DecodeRecipes(blob.recipes, find));
+//   NPUBANK_ASSIGN_OR_RETURN(auto weights, RecipeList::Bind(blob.recipes, index));
 //
 // ReadSubmodelBlob checks everything: version and identifier, every function through
 // ReadFunctionBlob, every binding's index and type against the function's argument, arena offsets
@@ -57,7 +57,7 @@ struct SubmodelBlob {
   std::vector<SubmodelFunction> functions;
   std::vector<SubmodelValue> values;
   std::vector<std::string> weights;  // names; recipe i of `recipes` makes weight i
-  std::string recipes;               // for DecodeRecipes
+  std::string recipes;               // for RecipeList::Bind
   std::vector<Call> calls;           // in execution order
   uint64_t arena_bytes = 0;
   uint64_t scratch_offset = 0;

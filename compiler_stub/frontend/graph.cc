@@ -12,18 +12,18 @@ uint32_t Graph::AddValue(GraphValue value, uint32_t root) {
 
 uint32_t Graph::AddInput(std::string name, TensorType type) {
   const auto number = static_cast<uint32_t>(values_.size());
-  return AddValue({std::move(name), std::move(type), ValueKind::kInput, nullptr}, number);
+  return AddValue({std::move(name), std::move(type), ValueKind::kInput, std::nullopt}, number);
 }
 
 uint32_t Graph::AddState(std::string name, TensorType type) {
   const auto number = static_cast<uint32_t>(values_.size());
-  return AddValue({std::move(name), std::move(type), ValueKind::kState, nullptr}, number);
+  return AddValue({std::move(name), std::move(type), ValueKind::kState, std::nullopt}, number);
 }
 
-uint32_t Graph::AddWeight(std::string name, RecipePtr recipe) {
+uint32_t Graph::AddWeight(std::string name, LazyTensor weight) {
   const auto number = static_cast<uint32_t>(values_.size());
-  TensorType type = recipe->type();
-  return AddValue({std::move(name), std::move(type), ValueKind::kWeight, std::move(recipe)},
+  TensorType type = weight.type();
+  return AddValue({std::move(name), std::move(type), ValueKind::kWeight, std::move(weight)},
                   number);
 }
 
@@ -31,7 +31,7 @@ uint32_t Graph::AddOp(OpKind kind, std::string name, std::vector<uint32_t> input
                       OpAttributes attributes) {
   auto number = static_cast<uint32_t>(values_.size());
   const uint32_t root = kind == OpKind::kCacheWrite ? roots_[inputs[1]] : number;
-  AddValue({name, std::move(type), ValueKind::kComputed, nullptr}, root);
+  AddValue({name, std::move(type), ValueKind::kComputed, std::nullopt}, root);
   ops_.push_back({kind, std::move(name), std::move(inputs), number, std::move(attributes)});
   return number;
 }

@@ -2,12 +2,12 @@
 //
 //   Graph graph;
 //   uint32_t x = graph.AddInput("x", type);
-//   uint32_t w = graph.AddWeight("w", recipe);
+//   uint32_t w = graph.AddWeight("w", tensor);
 //   uint32_t y = graph.AddOp(OpKind::kMatMul, "y", {x, w}, type);
 //   graph.AddOutput(y);
 //
 // Single assignment: every value is made once, by an operation or as an input, a weight or a state,
-// and before it is used. A weight is a parameter: it has a name and a recipe, no bytes. A state is
+// and before it is used. A weight is a parameter: it has a name and a lazy tensor, no bytes. A state is
 // memory that lives from run to run; the value that a CacheWrite makes is the same memory
 // afterwards (Root says which). Plain data behind a few makers: shapes are the maker's duty, and
 // checked with each function (function_check.h). Threads: none of its own.
@@ -15,11 +15,12 @@
 #define NPUBANK_COMPILER_STUB_FRONTEND_GRAPH_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "npubank/compiler_stub/blob/function_blob.h"
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/lazy_tensor.h"
 #include "npubank/lazy_tensor/shape.h"
 
 namespace npubank {
@@ -30,7 +31,7 @@ struct GraphValue {
   std::string name;
   TensorType type;
   ValueKind kind = ValueKind::kComputed;
-  RecipePtr recipe;  // of a weight
+  std::optional<LazyTensor> weight;
 };
 
 // Numbers of values, as in a Function; `output` is the value it makes.
@@ -40,7 +41,7 @@ class Graph {
  public:
   uint32_t AddInput(std::string name, TensorType type);
   uint32_t AddState(std::string name, TensorType type);
-  uint32_t AddWeight(std::string name, RecipePtr recipe);
+  uint32_t AddWeight(std::string name, LazyTensor weight);
   // The result has the operation's name.
   uint32_t AddOp(OpKind kind, std::string name, std::vector<uint32_t> inputs, TensorType type,
                  OpAttributes attributes = {});

@@ -27,42 +27,42 @@ std::optional<ElementType> TargetElement(WeightFormat format) {
   return std::nullopt;
 }
 
-// Makes weights: finds a tensor, checks it against the config, and puts the recipe of its format on
+// Makes weights: finds a tensor, checks it against the config, and puts what its format asks for on
 // top.
 class Weights {
  public:
-  Weights(const TensorFinder& find, WeightFormat format)
-      : find_(find), element_(TargetElement(format)) {}
+  Weights(const Checkpoint& model, WeightFormat format)
+      : model_(model), element_(TargetElement(format)) {}
 
-  // Matrices stay [out, in] as stored, or are turned to [in, out].
+  // Matrices stay [out, in] as stored, or are transposed to [in, out].
   bool keep() const { return !element_.has_value(); }
 
-  absl::StatusOr<RecipePtr> Matrix(absl::string_view name, int64_t out, int64_t in) const {
-    NPUBANK_ASSIGN_OR_RETURN(RecipePtr stored, Stored(name, {out, in}));
+  absl::StatusOr<LazyTensor> Matrix(absl::string_view name, int64_t out, int64_t in) const {
+    NPUBANK_ASSIGN_OR_RETURN(LazyTensor stored, Stored(name, {out, in}));
     if (keep()) return stored;
-    NPUBANK_ASSIGN_OR_RETURN(RecipePtr turned, Recipe::Permute(std::move(stored), {1, 0}));
-    return Converted(name, std::move(turned), *element_);
+    NPUBANK_ASSIGN_OR_RETURN(LazyTensor transposed, stored.Permute({1, 0}));
+    return Converted(name, transposed, *element_);
   }
 
-  // Rows that are looked up: never turned.
-  absl::StatusOr<RecipePtr> Table(absl::string_view name, int64_t rows, int64_t columns) const {
-    NPUBANK_ASSIGN_OR_RETURN(RecipePtr stored, Stored(name, {rows, columns}));
+  // Rows that are looked up: never transposed.
+  absl::StatusOr<LazyTensor> Table(absl::string_view name, int64_t rows, int64_t columns) const {
+    NPUBANK_ASSIGN_OR_RETURN(LazyTensor stored, Stored(name, {rows, columns}));
     if (keep()) return stored;
-    return Converted(name, std::move(stored), *element_);
+    return Converted(name, stored, *element_);
   }
 
   // Norm weights are tiny, so they take the exact type.
-  absl::StatusOr<RecipePtr> Norm(absl::string_view name, int64_t size) const {
-    NPUBANK_ASSIGN_OR_RETURN(RecipePtr stored, Stored(name, {size}));
+  absl::StatusOr<LazyTensor> Norm(absl::string_view name, int64_t size) const {
+    NPUBANK_ASSIGN_OR_RETURN(LazyTensor stored, Stored(name, {size}));
     if (keep()) return stored;
-    return Converted(name, std::move(stored), ElementType::kF32);
+    return Converted(name, stored, ElementType::kF32);
   }
 
  private:
-  absl::StatusOr<RecipePtr> Stored(absl::string_view name, std::vector<int64_t> dims) const {
-    NPUBANK_ASSIGN_OR_RETURN(RecipePtr recipe, find_(name));
+  absl::StatusOr<LazyTensor> Stored(absl::string_view name, std::vector<int64_t> dims) const {
+    NPUBANK_ASSIGN_OR_RETURN(LazyTensor tensor, model_.Tensor(name));
     NPUBANK_ASSIGN_OR_RETURN(const Shape expected, Shape::Create(dims));
-    const TensorType& type = recipe->type();
+    const TensorType& type = tensor.type();
     if (type.shape() != expected) {
       return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is ", type.ToString(),
                                                      "; the config asks for ",
@@ -75,25 +75,24 @@ class Weights {
           absl::StrCat("tensor '", name, "' is ", type.ToString(),
                        ", which cannot be used as stored; choose the weight format f16"));
     }
-    return recipe;
+    return tensor;
   }
 
-  absl::StatusOr<RecipePtr> Converted(absl::string_view name, RecipePtr recipe,
-                                      ElementType to) const {
-    if (recipe->type().element() == to) return recipe;
-    absl::StatusOr<RecipePtr> converted = Recipe::Convert(std::move(recipe), to);
+  static absl::StatusOr<LazyTensor> Converted(absl::string_view name, const LazyTensor& tensor,
+                                              ElementType to) {
+    absl::StatusOr<LazyTensor> converted = tensor.Convert(to);
     if (converted.ok()) return converted;
     return Annotate(converted.status(), absl::StrCat("tensor '", name, "'"));
   }
 
-  const TensorFinder& find_;
+  const Checkpoint& model_;
   std::optional<ElementType> element_;
 };
 
 class LlamaBuilder {
  public:
-  LlamaBuilder(const ModelConfig& config, const TensorFinder& find, const CompileOptions& options)
-      : config_(config), options_(options), weights_(find, options.weights) {}
+  LlamaBuilder(const Checkpoint& model, const CompileOptions& options)
+      : config_(model.config()), options_(options), weights_(model, options.weights) {}
 
   absl::StatusOr<Graph> Build() {
     const uint32_t tokens = graph_.AddInput("tokens", Type(ElementType::kI32, {options_.chunk}));
@@ -235,9 +234,9 @@ class LlamaBuilder {
   }
 
   // The first error stays in status_; building goes on with value 0 until a caller looks.
-  uint32_t Weight(absl::string_view name, absl::StatusOr<RecipePtr> recipe) {
-    if (recipe.ok()) return graph_.AddWeight(std::string(name), *std::move(recipe));
-    status_.Update(recipe.status());
+  uint32_t Weight(absl::string_view name, absl::StatusOr<LazyTensor> tensor) {
+    if (tensor.ok()) return graph_.AddWeight(std::string(name), *std::move(tensor));
+    status_.Update(tensor.status());
     return 0;
   }
 
@@ -264,9 +263,8 @@ class LlamaBuilder {
 
 }  // namespace
 
-absl::StatusOr<Graph> BuildLlama(const ModelConfig& config, const TensorFinder& find,
-                                 const CompileOptions& options) {
-  return LlamaBuilder(config, find, options).Build();
+absl::StatusOr<Graph> BuildLlama(const Checkpoint& model, const CompileOptions& options) {
+  return LlamaBuilder(model, options).Build();
 }
 
 }  // namespace npubank

@@ -2,7 +2,8 @@
 //
 //   Closures closures(graph);
 //   Binding binding = closures.Bind(value);   // {kWeight, number}
-//   closures.names(); closures.recipes();     // one per number
+//   closures.names();                         // one per number
+//   NPUBANK_ASSIGN_OR_RETURN(std::string recipes, closures.Encode());
 //
 // A weight gets its number when it is first bound; a weight that several calls use has one number,
 // so the blob carries its recipe once. Threads: none of its own.
@@ -14,8 +15,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "npubank/compiler_stub/blob/submodel_blob.h"
 #include "npubank/compiler_stub/frontend/graph.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/recipe_codec.h"
 
 namespace npubank {
 
@@ -28,19 +32,26 @@ class Closures {
     const auto [known, added] = numbers_.emplace(weight, next);
     if (added) {
       names_.push_back(graph_.value(weight).name);
-      recipes_.push_back(graph_.value(weight).recipe);
+      weights_.push_back(weight);
     }
     return {BindingKind::kWeight, known->second};
   }
 
   const std::vector<std::string>& names() const { return names_; }
-  const std::vector<RecipePtr>& recipes() const { return recipes_; }
+  // The weights' recipes, root i for number i (recipe_codec.h).
+  absl::StatusOr<std::string> Encode() const {
+    std::vector<RecipePtr> recipes;
+    for (const uint32_t weight : weights_) {
+      NPUBANK_ASSIGN_OR_RETURN(recipes.emplace_back(), graph_.value(weight).weight->MakeRecipe());
+    }
+    return EncodeRecipes(recipes);
+  }
 
  private:
   const Graph& graph_;
   std::map<uint32_t, uint32_t> numbers_;  // by value of the graph
   std::vector<std::string> names_;
-  std::vector<RecipePtr> recipes_;
+  std::vector<uint32_t> weights_;  // values of the graph, by number
 };
 
 }  // namespace npubank

@@ -1,19 +1,20 @@
 // Checkpoint: a model on disk as named, lazy tensors.
 //
 //   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<const Checkpoint> model, Checkpoint::Open("folder"));
-//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr head, model->Find("lm_head.weight"));
+//   NPUBANK_ASSIGN_OR_RETURN(LazyTensor head, model->Tensor("lm_head.weight"));
 //
 // A folder holds config.json and either model.safetensors or model.safetensors.index.json with its
 // shards; perhaps tokens.json. A .gguf file holds all of it. Opening reads headers only.
 //
-// Names: a tensor that a file stores goes by the name it has there, and Find gives a Constant over
-// the file. A Hugging Face name that the model needs but no file stores as such is a recipe over
+// Names: a tensor that a file stores goes by the name it has there, and Tensor gives a Constant over
+// the file. A Hugging Face name that the model needs but no file stores as such is built over
 // what is stored, in F32 where that is quantised: "model.layers.0.self_attn.q_proj.weight" over a
 // GGUF file's "blk.0.attn_q.weight", or over "...q_proj.qweight" and its like (quantization.h). So
 // the rooms above see one kind of model, and the leaves of any recipe are found again by name.
 //
-// Ownership: files stay mapped while the Checkpoint or any recipe over them lives: drop the
-// Checkpoint after loading. Threads: immutable after Open.
+// Ownership: files stay open while the Checkpoint, or any tensor built over them, lives: drop the
+// Checkpoint after loading. Its index may live on (an owner in a bank has it) and opens them again when
+// they are wanted. Threads: immutable after Open.
 // Errors: NotFound for a missing folder, file or tensor (naming it, and for a tensor the file it
 // should be in); InvalidArgument for whatever the files get wrong.
 #ifndef NPUBANK_LAZY_TENSOR_FORMATS_CHECKPOINT_H_
@@ -27,13 +28,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "npubank/lazy_tensor/formats/gguf.h"
 #include "npubank/lazy_tensor/formats/model_config.h"
 #include "npubank/lazy_tensor/formats/quantization.h"
-#include "npubank/lazy_tensor/formats/safetensors.h"
 #include "npubank/lazy_tensor/formats/vocabulary.h"
-#include "npubank/lazy_tensor/kernels/blocks.h"
-#include "npubank/lazy_tensor/recipe.h"
-#include "npubank/lazy_tensor/sources/source.h"
+#include "npubank/lazy_tensor/lazy_tensor.h"
+#include "npubank/lazy_tensor/sources/source_index.h"
 
 namespace npubank {
 
@@ -41,12 +41,17 @@ class Checkpoint {
  public:
   static absl::StatusOr<std::shared_ptr<const Checkpoint>> Open(
       const std::string& path, FileAccess access = FileAccess::kMap);
+  // Of tensors that are indexed already, under the names that the network asks for.
+  static std::shared_ptr<const Checkpoint> Over(ModelConfig config,
+                                                std::shared_ptr<const SourceIndex> index);
 
+  // As it was opened; the listing, for one made with Over.
   const std::string& path() const { return path_; }
   const ModelConfig& config() const { return config_; }
+  const std::shared_ptr<const SourceIndex>& index() const { return index_; }
 
   // A tensor by its name in the file, or by its Hugging Face name.
-  absl::StatusOr<RecipePtr> Find(absl::string_view name) const;
+  absl::StatusOr<LazyTensor> Tensor(absl::string_view name) const;
   bool Contains(absl::string_view name) const;
 
   // tokens.json of the folder, or the vocabulary inside the GGUF file. NotFound when there is none,
@@ -54,26 +59,22 @@ class Checkpoint {
   absl::StatusOr<Vocabulary> LoadVocabulary() const;
 
  private:
-  struct Stored {
-    std::shared_ptr<Source> source;
-    TensorEntry entry;  // for blocks: rows of bytes
-    std::optional<kernels::BlockFormat> blocks;
+  Checkpoint(std::string path, std::shared_ptr<const SourceIndex> index, bool folder)
+      : path_(std::move(path)), folder_(folder), index_(index), use_(std::move(index)) {}
+  struct FolderConfig {
+    ModelConfig config;
+    std::optional<Quantization> quantization;
   };
-  Checkpoint() = default;
-  absl::Status OpenFolder(FileAccess access);
-  absl::Status OpenGguf(FileAccess access);
-  absl::Status AddFolder(FileAccess access);
-  absl::Status AddFile(const std::string& file, FileAccess access);
-  absl::Status AddShards(const std::string& index, FileAccess access);
-  absl::Status Add(Stored stored);
-  absl::StatusOr<RecipePtr> Dequantized(const std::string& stored_name) const;
+  static absl::StatusOr<FolderConfig> ReadFolder(const std::string& path);
+  void Take(FolderConfig folder);
+  absl::Status ReadGguf(const Gguf& gguf);
 
-  std::string path_;
-  std::string listing_;           // the file that names all tensors, for messages
-  std::shared_ptr<Source> gguf_;  // null for a folder
+  const std::string path_;
+  const bool folder_;
+  const std::shared_ptr<const SourceIndex> index_;
+  const SourceIndex::Use use_;
   ModelConfig config_;
   std::optional<Quantization> quantization_;  // of a folder
-  std::map<std::string, Stored> tensors_;     // by the name in the file
   // By Hugging Face name, where no file has a tensor of that name: what it is made of.
   std::map<std::string, std::string> stored_names_;
 };

@@ -360,12 +360,40 @@ class Reader {
   uint64_t alignment_ = 32;
 };
 
+// The rows of a tensor as the file has them: numbers, or the bytes of blocks.
+absl::StatusOr<TensorType> StoredType(const GgufTensor& tensor) {
+  if (const auto* element = std::get_if<ElementType>(&tensor.format)) {
+    return TensorType::Create(*element, tensor.shape);
+  }
+  const absl::Span<const int64_t> shape = tensor.shape.dims();
+  std::vector<int64_t> dims(shape.begin(), shape.end());
+  const auto format = std::get<kernels::BlockFormat>(tensor.format);
+  dims.back() = dims.back() / static_cast<int64_t>(kernels::BlockLength(format)) *
+                static_cast<int64_t>(kernels::BlockBytes(format));
+  NPUBANK_ASSIGN_OR_RETURN(Shape rows, Shape::Create(dims));
+  return TensorType::Create(ElementType::kU8, std::move(rows));
+}
+
 }  // namespace
 
 absl::StatusOr<Gguf> ReadGguf(const Source& source) {
   absl::StatusOr<Gguf> file = Reader(source).Read();
   if (!file.ok()) return Annotate(file.status(), source.name());
   return file;
+}
+
+absl::StatusOr<Gguf> AppendGguf(uint32_t file, SourceIndex& index) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::shared_ptr<Source> source, index.Open(file));
+  NPUBANK_ASSIGN_OR_RETURN(Gguf gguf, ReadGguf(*source));
+  for (const GgufTensor& tensor : gguf.tensors) {
+    NPUBANK_ASSIGN_OR_RETURN(TensorType type, StoredType(tensor));
+    StoredTensor stored = {tensor.name, std::move(type), file, tensor.offset};
+    if (const auto* blocks = std::get_if<kernels::BlockFormat>(&tensor.format)) {
+      stored.blocks = *blocks;
+    }
+    NPUBANK_RETURN_IF_ERROR(index.Add(std::move(stored)));
+  }
+  return gguf;
 }
 
 }  // namespace npubank

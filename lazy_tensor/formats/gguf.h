@@ -1,8 +1,9 @@
 // GGUF: the header of one file, hostile until checked: metadata by key, and where each tensor lies.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(Gguf file, ReadGguf(*source));
-//   file.tensors[0].name;                          // "token_embd.weight"
-//   file.Find("llama.block_count");                // a GgufValue, or null
+//   NPUBANK_ASSIGN_OR_RETURN(uint32_t file, index.AddFile(SourceOpener::Path(path)));
+//   NPUBANK_ASSIGN_OR_RETURN(Gguf gguf, AppendGguf(file, index));   // its tensors are in the index now
+//   gguf.tensors[0].name;                          // "token_embd.weight"
+//   gguf.Find("llama.block_count");                // a GgufValue, or null
 //
 // Format (ggml, docs/gguf.md), versions 2 and 3, little-endian: "GGUF", u32 version, u64 tensor
 // count, u64 metadata count; each metadata value as key, type, value; each tensor as name,
@@ -32,6 +33,7 @@
 #include "npubank/lazy_tensor/kernels/blocks.h"
 #include "npubank/lazy_tensor/shape.h"
 #include "npubank/lazy_tensor/sources/source.h"
+#include "npubank/lazy_tensor/sources/source_index.h"
 
 namespace npubank {
 
@@ -72,6 +74,10 @@ struct Gguf {
 };
 
 absl::StatusOr<Gguf> ReadGguf(const Source& source);
+
+// All of that file's tensors, in the order of their offsets; blocks as rows of bytes. What else it says
+// comes back.
+absl::StatusOr<Gguf> AppendGguf(uint32_t file, SourceIndex& index);
 
 }  // namespace npubank
 

@@ -20,7 +20,6 @@ namespace npubank {
 namespace {
 
 using Json = nlohmann::json;
-using FindTensor = absl::FunctionRef<absl::StatusOr<RecipePtr>(absl::string_view name)>;
 
 void ReadGptq(JsonFields& fields, Quantization& quantization) {
   quantization.method = Quantization::Method::kGptq;
@@ -48,18 +47,20 @@ void ReadAwq(JsonFields& fields, Quantization& quantization) {
 }
 
 // Whether row k belongs to group k / group_size, for every k.
-absl::Status CheckTrivialGroups(const Recipe& g_idx, int64_t rows, int64_t group_size) {
-  const TensorType& type = g_idx.type();
+absl::Status CheckTrivialGroups(const LazyTensor& tensor, int64_t rows, int64_t group_size) {
+  const TensorType& type = tensor.type();
   if (type.element() != ElementType::kI32 || type.num_elements() != rows) {
     return absl::InvalidArgumentError(
         absl::StrCat("is ", type.ToString(), " instead of I32[", rows, "]"));
   }
+  NPUBANK_ASSIGN_OR_RETURN(const RecipePtr g_idx, tensor.MakeRecipe());
   constexpr int64_t kChunk = 16 * 1024;
   std::vector<uint8_t> raw(4 * std::min(kChunk, rows));
   for (int64_t first = 0; first < rows; first += kChunk) {
     const int64_t count = std::min(kChunk, rows - first);
-    NPUBANK_RETURN_IF_ERROR(EvaluateRange(
-        g_idx, 4 * first, absl::MakeSpan(reinterpret_cast<std::byte*>(raw.data()), 4 * count), {}));
+    NPUBANK_RETURN_IF_ERROR(
+        EvaluateRange(*g_idx, 4 * first,
+                      absl::MakeSpan(reinterpret_cast<std::byte*>(raw.data()), 4 * count), {}));
     for (int64_t i = 0; i < count; ++i) {
       uint32_t group = 0;
       for (int byte = 4; byte-- > 0;) group = group << 8 | raw[4 * i + byte];
@@ -75,19 +76,20 @@ absl::Status CheckTrivialGroups(const Recipe& g_idx, int64_t rows, int64_t group
 }
 
 // The four-bit numbers of a matrix of words.
-absl::StatusOr<RecipePtr> Nibbles(const std::string& name, NibbleLayout layout, FindTensor find) {
-  NPUBANK_ASSIGN_OR_RETURN(RecipePtr words, find(name));
-  absl::StatusOr<RecipePtr> nibbles = Recipe::UnpackNibbles(words, layout);
-  if (!nibbles.ok() || (*nibbles)->type().shape().rank() != 2) {
+absl::StatusOr<LazyTensor> Nibbles(const std::string& name, NibbleLayout layout,
+                                   const SourceIndex& index) {
+  NPUBANK_ASSIGN_OR_RETURN(const LazyTensor words, LazyTensor::Stored(index, name));
+  absl::StatusOr<LazyTensor> nibbles = words.UnpackNibbles(layout);
+  if (!nibbles.ok() || nibbles->type().shape().rank() != 2) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "tensor ", Quote(name), ": ", words->type().ToString(), " is not a matrix of I32 words"));
+        "tensor ", Quote(name), ": ", words.type().ToString(), " is not a matrix of I32 words"));
   }
   return nibbles;
 }
 
-absl::Status CheckShape(const std::string& name, const Recipe& recipe,
+absl::Status CheckShape(const std::string& name, const LazyTensor& tensor,
                         absl::Span<const int64_t> dims) {
-  const Shape& shape = recipe.type().shape();
+  const Shape& shape = tensor.type().shape();
   if (shape.dims() == dims) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("tensor ", Quote(name), " holds ",
                                                  shape.ToString(), " numbers instead of [",
@@ -128,21 +130,21 @@ absl::StatusOr<std::optional<Quantization>> ReadQuantization(const std::string& 
   return ParseQuantization(text, path);
 }
 
-absl::StatusOr<RecipePtr> QuantizedWeight(const Quantization& quantization, const std::string& stem,
-                                          FindTensor find) {
+absl::StatusOr<LazyTensor> QuantizedWeight(const Quantization& quantization,
+                                           const std::string& stem, const SourceIndex& index) {
   const bool gptq = quantization.method == Quantization::Method::kGptq;
   NPUBANK_ASSIGN_OR_RETURN(
-      RecipePtr weights,
-      Nibbles(stem + ".qweight", gptq ? NibbleLayout::kRows : NibbleLayout::kColumnsAwq, find));
-  NPUBANK_ASSIGN_OR_RETURN(
-      RecipePtr zeros, Nibbles(stem + ".qzeros",
-                               !gptq                              ? NibbleLayout::kColumnsAwq
-                               : quantization.zeros_one_too_small ? NibbleLayout::kColumnsPlusOne
-                                                                  : NibbleLayout::kColumns,
-                               find));
-  NPUBANK_ASSIGN_OR_RETURN(RecipePtr scales, find(stem + ".scales"));
+      const LazyTensor weights,
+      Nibbles(stem + ".qweight", gptq ? NibbleLayout::kRows : NibbleLayout::kColumnsAwq, index));
+  NPUBANK_ASSIGN_OR_RETURN(const LazyTensor zeros, Nibbles(stem + ".qzeros",
+                                                           !gptq ? NibbleLayout::kColumnsAwq
+                                                           : quantization.zeros_one_too_small
+                                                               ? NibbleLayout::kColumnsPlusOne
+                                                               : NibbleLayout::kColumns,
+                                                           index));
+  NPUBANK_ASSIGN_OR_RETURN(const LazyTensor scales, LazyTensor::Stored(index, stem + ".scales"));
 
-  const int64_t inputs = weights->type().shape().dim(0);
+  const int64_t inputs = weights.type().shape().dim(0);
   const int64_t group = quantization.group_size == Quantization::kWholeColumn
                             ? std::max<int64_t>(inputs, 1)
                             : quantization.group_size;
@@ -151,18 +153,18 @@ absl::StatusOr<RecipePtr> QuantizedWeight(const Quantization& quantization, cons
                                                    inputs, " inputs are not whole groups of ",
                                                    group));
   }
-  const int64_t grid[] = {inputs / group, weights->type().shape().dim(1)};
-  NPUBANK_RETURN_IF_ERROR(CheckShape(stem + ".scales", *scales, grid));
-  NPUBANK_RETURN_IF_ERROR(CheckShape(stem + ".qzeros", *zeros, grid));
+  const int64_t grid[] = {inputs / group, weights.type().shape().dim(1)};
+  NPUBANK_RETURN_IF_ERROR(CheckShape(stem + ".scales", scales, grid));
+  NPUBANK_RETURN_IF_ERROR(CheckShape(stem + ".qzeros", zeros, grid));
   if (gptq) {
     const std::string name = stem + ".g_idx";
-    NPUBANK_ASSIGN_OR_RETURN(const RecipePtr g_idx, find(name));
+    NPUBANK_ASSIGN_OR_RETURN(const LazyTensor g_idx, LazyTensor::Stored(index, name));
     NPUBANK_RETURN_IF_ERROR(
-        Annotate(CheckTrivialGroups(*g_idx, inputs, group), absl::StrCat("tensor ", Quote(name))));
+        Annotate(CheckTrivialGroups(g_idx, inputs, group), absl::StrCat("tensor ", Quote(name))));
   }
-  NPUBANK_ASSIGN_OR_RETURN(RecipePtr matrix,
-                           Recipe::Unpack(weights, scales, zeros, ElementType::kF32));
-  return Recipe::Permute(matrix, {1, 0});
+  NPUBANK_ASSIGN_OR_RETURN(const LazyTensor matrix,
+                           weights.Unpack(scales, &zeros, ElementType::kF32));
+  return matrix.Permute({1, 0});
 }
 
 }  // namespace npubank

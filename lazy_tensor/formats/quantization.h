@@ -1,8 +1,8 @@
 // Quantization: four-bit weights of GPTQ and AWQ checkpoints, as recipes over what is stored.
 //
 //   NPUBANK_ASSIGN_OR_RETURN(std::optional<Quantization> how, ReadQuantization("m/config.json"));
-//   NPUBANK_ASSIGN_OR_RETURN(RecipePtr weight,
-//                            QuantizedWeight(*how, "model.layers.0.mlp.up_proj", find));
+//   NPUBANK_ASSIGN_OR_RETURN(LazyTensor weight,
+//                            QuantizedWeight(*how, "model.layers.0.mlp.up_proj", *index));
 //
 // Both methods store a linear layer of K inputs and N outputs as STEM.qweight, STEM.qzeros and
 // STEM.scales with G = K / group_size rows of scales, and mean
@@ -16,7 +16,7 @@
 // layer's inputs in another order.
 //
 // Threads: pure functions. Cost: no weight is read, only g_idx.
-// Errors: InvalidArgument naming the file and key, or the tensor; whatever `find` returns.
+// Errors: InvalidArgument naming the file and key, or the tensor; whatever the index returns.
 #ifndef NPUBANK_LAZY_TENSOR_FORMATS_QUANTIZATION_H_
 #define NPUBANK_LAZY_TENSOR_FORMATS_QUANTIZATION_H_
 
@@ -24,10 +24,10 @@
 #include <optional>
 #include <string>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/lazy_tensor.h"
+#include "npubank/lazy_tensor/sources/source_index.h"
 
 namespace npubank {
 
@@ -45,10 +45,9 @@ absl::StatusOr<std::optional<Quantization>> ParseQuantization(absl::string_view 
                                                               const std::string& file);
 absl::StatusOr<std::optional<Quantization>> ReadQuantization(const std::string& path);
 
-// The F32[N, K] weight of a layer; `find` gives its stored tensors by name.
-absl::StatusOr<RecipePtr> QuantizedWeight(
-    const Quantization& quantization, const std::string& stem,
-    absl::FunctionRef<absl::StatusOr<RecipePtr>(absl::string_view name)> find);
+// The F32[N, K] weight of a layer over its stored tensors.
+absl::StatusOr<LazyTensor> QuantizedWeight(const Quantization& quantization,
+                                           const std::string& stem, const SourceIndex& index);
 
 }  // namespace npubank
 

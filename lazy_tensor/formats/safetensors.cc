@@ -270,4 +270,14 @@ absl::StatusOr<std::vector<TensorEntry>> ReadSafetensors(const Source& source) {
   return entries;
 }
 
+absl::Status AppendSafetensors(uint32_t file, SourceIndex& index) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::shared_ptr<Source> source, index.Open(file));
+  NPUBANK_ASSIGN_OR_RETURN(std::vector<TensorEntry> entries, ReadSafetensors(*source));
+  for (TensorEntry& entry : entries) {
+    NPUBANK_RETURN_IF_ERROR(
+        index.Add({std::move(entry.name), std::move(entry.type), file, entry.offset}));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace npubank

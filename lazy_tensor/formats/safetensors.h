@@ -1,6 +1,7 @@
 // Safetensors: the header of one file, hostile until checked.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(std::vector<TensorEntry> entries, ReadSafetensors(*source));
+//   NPUBANK_ASSIGN_OR_RETURN(uint32_t file, index.AddFile(SourceOpener::Path(path)));
+//   NPUBANK_RETURN_IF_ERROR(AppendSafetensors(file, index));   // its tensors are in the index now
 //
 // Format (huggingface/safetensors): u64 little-endian header length, a JSON object
 // {name: {dtype, shape, data_offsets: [begin, end]}, "__metadata__": {...}}, then the data.
@@ -17,9 +18,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "npubank/lazy_tensor/shape.h"
 #include "npubank/lazy_tensor/sources/source.h"
+#include "npubank/lazy_tensor/sources/source_index.h"
 
 namespace npubank {
 
@@ -30,6 +33,9 @@ struct TensorEntry {
 };
 
 absl::StatusOr<std::vector<TensorEntry>> ReadSafetensors(const Source& source);
+
+// All of that file's tensors, in the order of their offsets.
+absl::Status AppendSafetensors(uint32_t file, SourceIndex& index);
 
 }  // namespace npubank
 

@@ -74,7 +74,7 @@ class CacheSystemTest : public ::testing::Test {
     const auto cache = CacheFile::Open({.path = path_});
     const auto bank = bank_of(cache);
     const LeakGuard guard({bank});
-    const Owner owner = bank->AddOwner("prefill", {.resolver = weights.Resolver()});
+    const Owner owner = bank->AddOwner("prefill", {.index = weights.Index()});
     const std::vector<LazyTensor> tensors = weights.Submodel();
     for (size_t i = 0; i < tensors.size(); ++i) {
       EXPECT_TRUE(bank->Register(owner, tensors[i], TestWeights::Name(i)).ok());

@@ -18,7 +18,6 @@
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/runtime/memory/npu_memory.h"
-#include "npubank/runtime/model_files.h"
 #include "npubank/runtime/session.h"
 #include "npubank/tests/support/driver_statistics.h"
 #include "npubank/tests/support/npu_switches.h"
@@ -49,8 +48,7 @@ std::vector<std::string> CompileBoth(const std::string& folder, WeightFormat wei
     options.chunk = chunk;
     options.context = 32;
     options.weights = weights;
-    auto blob = Compile((*checkpoint)->config(),
-                        [&](absl::string_view name) { return (*checkpoint)->Find(name); }, options);
+    auto blob = Compile(**checkpoint, options);
     EXPECT_TRUE(blob.ok()) << blob.status();
     blobs.push_back(*std::move(blob));
   }
@@ -96,13 +94,6 @@ class NpuFaultTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, 
     return NpuMemory::Create(device, {.strategy = strategy_, .notice = [](absl::string_view) {}});
   }
 
-  OpenModel Reopen() const {
-    return [folder = model_.folder()]() -> absl::StatusOr<LeafFinder> {
-      NPUBANK_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Open(folder));
-      return [checkpoint](absl::string_view name) { return checkpoint->Find(name); };
-    };
-  }
-
   // Opens the device, loads both submodels and feeds a prompt that needs both; puts the
   // session to sleep and feeds the same again: the last logits.
   absl::StatusOr<std::vector<float>> LoadAndRun() {
@@ -113,10 +104,9 @@ class NpuFaultTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, 
     // of small tensors are in SleepAndWake.
     auto bank = Bank::Create(memory, {.share_content = false});
     NPUBANK_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Open(model_.folder()));
-    const LeafFinder find = [&](absl::string_view name) { return checkpoint->Find(name); };
     NPUBANK_ASSIGN_OR_RETURN(auto session, Persist([&] {
-                               return Session::Load(device, memory, bank, blobs_, find,
-                                                    {.reopen = Reopen()});
+                               return Session::Load(device, memory, bank, blobs_,
+                                                    checkpoint->index(), {});
                              }));
     checkpoint.reset();
     EXPECT_EQ(LiveSourceBytes(), 0u);
@@ -143,7 +133,7 @@ class NpuFaultTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, 
                              Persist([] { return Device::Open(DeviceChoice::kSoftware); }));
     NPUBANK_ASSIGN_OR_RETURN(auto memory, Persist([&] { return MakeMemory(device); }));
     auto bank = Bank::Create(memory, {});
-    const Owner owner = bank->AddOwner("prefill", {.resolver = weights_.Resolver()});
+    const Owner owner = bank->AddOwner("prefill", {.index = weights_.Index()});
     std::vector<Uid> uids;
     for (const LazyTensor& tensor : weights_.Submodel()) {
       NPUBANK_ASSIGN_OR_RETURN(const Registration registration,
@@ -242,8 +232,8 @@ TEST_P(LostJobTest, WhatWasNotFedDoesNotCountAndIsFedAgain) {
   ASSERT_TRUE(memory.ok()) << memory.status();
   const auto checkpoint = Checkpoint::Open(model_.folder());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-  const LeafFinder find = [&](absl::string_view name) { return (*checkpoint)->Find(name); };
-  auto session = Session::Load(*device, *memory, Bank::Create(*memory, {}), blobs_, find, {});
+  auto session = Session::Load(*device, *memory, Bank::Create(*memory, {}), blobs_,
+                               (*checkpoint)->index(), {});
   ASSERT_TRUE(session.ok()) << session.status();
   const std::vector<int32_t> prompt = {1, 2, 3, 4, 5, 6, 7};
   software_->pfnFailCall("zeCommandQueueExecuteCommandLists", 2, 0, ZE_RESULT_ERROR_DEVICE_LOST);

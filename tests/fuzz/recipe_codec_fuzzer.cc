@@ -1,40 +1,56 @@
-// Any bytes as a recipe list: refused with a Status, or recipes that describe themselves, encode
-// again to a list with the same digests, and evaluate when they are small.
+// Any bytes as a recipe list: refused with a Status, or recipes that are what the list said of them
+// before they were made, describe themselves, encode again to a list with the same digests, and
+// evaluate when they are small.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/recipe_codec.h"
+#include "npubank/lazy_tensor/recipe_list.h"
 
 namespace npubank {
 namespace {
 
 constexpr int64_t kSmall = 1 << 16;
 
-// The leaf's name is its type, as in "U8:6,4": the fuzzer can ask for any tensor of zeros.
-absl::StatusOr<RecipePtr> Leaf(absl::string_view name) {
-  static const std::shared_ptr<Source> source =
-      Source::FromBuffer(std::vector<std::byte>(kSmall), "zeros");
-  const std::string text(name);
-  const size_t colon = text.find(':');
-  if (colon == std::string::npos) return absl::NotFoundError("no such tensor");
-  const std::optional<ElementType> element = ElementTypeFromName(text.substr(0, colon));
-  if (!element) return absl::NotFoundError("no such type");
-  std::vector<int64_t> dims;
-  for (size_t at = colon; at < text.size(); at = text.find(',', at + 1)) {
-    if (dims.size() > Shape::kMaxRank) return absl::NotFoundError("too long");
-    dims.push_back(std::strtol(text.c_str() + at + 1, nullptr, 10));
+// Zeros whose identity is the same in every run, so that seeds of an earlier one still fit.
+class Zeros final : public Source {
+ public:
+  Zeros() : Source("zeros", Digest{7, 7}, kSmall) {}
+  bool persistent() const override { return true; }
+  absl::Status Read(uint64_t, absl::Span<std::byte> out) const override {
+    std::fill(out.begin(), out.end(), std::byte{0});
+    return absl::OkStatus();
   }
-  const absl::StatusOr<Shape> shape = Shape::Create(dims);
-  if (!shape.ok()) return shape.status();
-  const absl::StatusOr<TensorType> type = TensorType::Create(*element, *shape);
-  if (!type.ok()) return type.status();
-  return Recipe::Constant(source, 0, *type, text);
+  absl::StatusOr<absl::Span<const std::byte>> View(uint64_t, uint64_t) const override {
+    return absl::FailedPreconditionError("not mapped");
+  }
+  void Release(uint64_t, uint64_t) const override {}
+};
+
+// One tensor for each kind of input that an operation takes.
+const std::shared_ptr<const SourceIndex>& Index() {
+  static const auto& index = *new std::shared_ptr<const SourceIndex>([] {
+    auto made = std::make_shared<SourceIndex>("zeros");
+    bool ok = made->AddFile(SourceOpener::Held(std::make_shared<Zeros>())).ok();
+    const auto add = [&](const char* name, ElementType element, std::vector<int64_t> dims) {
+      ok &= made->Add({name, *TensorType::Create(element, *Shape::Create(dims)), 0, 0}).ok();
+    };
+    add("w", ElementType::kBF16, {6, 4});
+    add("blocks", ElementType::kU8, {4, 144});
+    add("words", ElementType::kI32, {4, 8});
+    add("bytes", ElementType::kU8, {6, 4});
+    add("table", ElementType::kF32, {256});
+    add("scale", ElementType::kF16, {6, 1});
+    if (!ok) std::abort();
+    return made;
+  }());
+  return index;
 }
 
 void Use(const RecipePtr& recipe) {
-  recipe->Describe();
   if (recipe->type().bytes() > kSmall || recipe->depth() > 8) return;
   std::vector<std::byte> out(static_cast<size_t>(recipe->type().bytes()));
   if (!Evaluate(*recipe, absl::MakeSpan(out), {}).ok()) std::abort();
@@ -46,15 +62,23 @@ void Use(const RecipePtr& recipe) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace npubank;
   const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
-  const absl::StatusOr<std::vector<RecipePtr>> recipes = DecodeRecipes(bytes, Leaf);
-  if (!recipes.ok()) return 0;
-  for (const RecipePtr& recipe : *recipes) Use(recipe);
-  const absl::StatusOr<std::string> again = EncodeRecipes(*recipes);
-  if (!again.ok()) return 0;  // names of too many bytes, for example
-  const absl::StatusOr<std::vector<RecipePtr>> back = DecodeRecipes(*again, Leaf);
-  if (!back.ok() || back->size() != recipes->size()) std::abort();
-  for (size_t i = 0; i < back->size(); ++i) {
-    if ((*back)[i]->digest() != (*recipes)[i]->digest()) std::abort();
+  const auto list = RecipeList::Bind(bytes, Index());
+  if (!list.ok()) return 0;
+  std::vector<RecipePtr> recipes;
+  for (size_t i = 0; i < (*list)->size() && i < 64; ++i) {
+    (*list)->Describe(i);
+    const absl::StatusOr<RecipePtr> recipe = (*list)->Make(i);
+    if (!recipe.ok()) continue;
+    if ((*recipe)->type() != (*list)->type(i)) std::abort();
+    recipes.push_back(*recipe);
+    Use(*recipe);
+  }
+  const absl::StatusOr<std::string> again = EncodeRecipes(recipes);
+  if (!again.ok()) return 0;
+  const auto back = RecipeList::Bind(*again, Index());
+  if (!back.ok() || (*back)->size() != recipes.size()) std::abort();
+  for (size_t i = 0; i < recipes.size(); ++i) {
+    if ((*back)->digest(i) != recipes[i]->digest()) std::abort();
   }
   return 0;
 }

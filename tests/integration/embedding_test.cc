@@ -20,17 +20,17 @@ absl::StatusOr<int32_t> NextToken(const std::string& folder, uint64_t* source_by
   ASSIGN(auto npu, Npu::Open());
   ASSIGN(auto bank, npu->MakeBank({}));
   ASSIGN(auto model, Checkpoint::Open(folder));
-  auto find = [&](absl::string_view name) { return model->Find(name); };
   std::vector<std::string> blobs;
   for (int64_t chunk : {8, 1}) {  // prefill, kvcache
     CompileOptions options;
     options.name = chunk == 1 ? "kvcache" : "prefill";
     options.chunk = chunk;
     options.context = 64;
-    ASSIGN(std::string blob, Compile(model->config(), find, options));
+    ASSIGN(std::string blob, Compile(*model, options));
     blobs.push_back(blob);
   }
-  ASSIGN(auto session, Session::Load(npu->device(), npu->memory(), bank, blobs, find, {}));
+  ASSIGN(auto session,
+         Session::Load(npu->device(), npu->memory(), bank, blobs, model->index(), {}));
   model.reset();  // every weight is on the device now, once
   *source_bytes_after_load = LiveSourceBytes();
   ASSIGN(absl::Span<const float> logits, session->Feed({1, 40, 47}));

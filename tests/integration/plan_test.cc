@@ -49,8 +49,7 @@ class PlanTest : public NpuTest {
     for (const auto& [name, chunk] : {std::pair("prefill", 8), {"kvcache", 1}}) {
       options.name = name;
       options.chunk = chunk;
-      const TensorFinder find = [this](absl::string_view t) { return checkpoint_->Find(t); };
-      auto blob = Compile(checkpoint_->config(), find, options);
+      auto blob = Compile(*checkpoint_, options);
       EXPECT_TRUE(blob.ok()) << blob.status();
       blobs.push_back(*blob);
     }
@@ -58,8 +57,8 @@ class PlanTest : public NpuTest {
   }
 
   std::unique_ptr<Session> Load(const std::vector<std::string>& blobs) const {
-    const LeafFinder find = [this](absl::string_view t) { return checkpoint_->Find(t); };
-    auto session = Session::Load(place_.device, place_.memory, place_.bank, blobs, find, {});
+    auto session =
+        Session::Load(place_.device, place_.memory, place_.bank, blobs, checkpoint_->index(), {});
     EXPECT_TRUE(session.ok()) << session.status();
     return *std::move(session);
   }

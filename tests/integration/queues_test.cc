@@ -148,8 +148,7 @@ class QueuesTest : public NpuTest {
     options.weights = WeightFormat::kF32;
     options.attention = attention;
     options.schedule = Schedule::kParallel;
-    const TensorFinder find = [&](absl::string_view name) { return checkpoint.Find(name); };
-    auto blob = Compile(checkpoint.config(), find, options);
+    auto blob = Compile(checkpoint, options);
     EXPECT_TRUE(blob.ok()) << blob.status();
     return ReadSubmodelBlob(*blob)->functions[1].function;
   }

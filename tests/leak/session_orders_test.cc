@@ -74,11 +74,7 @@ class SessionOrdersTest : public NpuTest {
         options.name = chunk == 1 ? "kvcache" : "prefill";
         options.chunk = chunk;
         options.context = 16;
-        compiled.blobs.push_back(Compile(
-                                     checkpoint->config(),
-                                     [&](absl::string_view name) { return checkpoint->Find(name); },
-                                     options)
-                                     .value());
+        compiled.blobs.push_back(Compile(*checkpoint, options).value());
       }
       const auto alone = Load(model);
       compiled.weight_bytes = Driver().live_bytes;
@@ -95,14 +91,8 @@ class SessionOrdersTest : public NpuTest {
 
   std::unique_ptr<Session> Load(int model) {
     const std::string folder = compiled_[model].files.folder();
-    SessionOptions options;
-    options.reopen = [folder]() -> absl::StatusOr<LeafFinder> {
-      return LeafFinder([checkpoint = Checkpoint::Open(folder).value()](absl::string_view name) {
-        return checkpoint->Find(name);
-      });
-    };
     auto session = Session::Load(place_.device, place_.memory, place_.bank, compiled_[model].blobs,
-                                 options.reopen().value(), options);
+                                 Checkpoint::Open(folder).value()->index(), {});
     EXPECT_TRUE(session.ok()) << session.status();
     return session.ok() ? *std::move(session) : nullptr;
   }

@@ -32,18 +32,18 @@ class SessionsLeakTest : public NpuTest {
   std::unique_ptr<Session> Load(const std::vector<int64_t>& chunks) {
     auto checkpoint = Checkpoint::Open(model_.folder());
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
-    const auto find = [&](absl::string_view name) { return (*checkpoint)->Find(name); };
     std::vector<std::string> blobs;
     for (int64_t chunk : chunks) {
       CompileOptions options;
       options.name = "chunk" + std::to_string(chunk);
       options.chunk = chunk;
       options.context = 32;
-      auto blob = Compile((*checkpoint)->config(), find, options);
+      auto blob = Compile(**checkpoint, options);
       EXPECT_TRUE(blob.ok()) << blob.status();
       blobs.push_back(*std::move(blob));
     }
-    auto session = Session::Load(place_.device, place_.memory, place_.bank, blobs, find, {});
+    auto session =
+        Session::Load(place_.device, place_.memory, place_.bank, blobs, (*checkpoint)->index(), {});
     EXPECT_TRUE(session.ok()) << session.status();
     return session.ok() ? *std::move(session) : nullptr;
   }

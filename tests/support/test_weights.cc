@@ -1,13 +1,12 @@
 #include "npubank/tests/support/test_weights.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -72,16 +71,16 @@ std::vector<LazyTensor> TestWeights::Submodel() const {
   return tensors;
 }
 
-RecipeResolver TestWeights::Resolver() const {
-  return [path = path_](absl::string_view name) -> absl::StatusOr<RecipePtr> {
-    int layer = 0;
-    if (!absl::ConsumePrefix(&name, "layer") || !absl::SimpleAtoi(name, &layer)) {
-      return absl::NotFoundError("no such tensor");
-    }
-    const TensorType type = MakeType(ElementType::kF32, {kRows, kColumns});
-    NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<Source> file, Source::OpenFile(path));
-    return Recipe::Constant(file, layer * type.bytes(), type, absl::StrCat("layer", layer));
-  };
+std::shared_ptr<const SourceIndex> TestWeights::Index() const {
+  auto index = std::make_shared<SourceIndex>(path_);
+  const uint32_t file = index->AddFile(SourceOpener::Path(path_)).value();
+  const TensorType type = MakeType(ElementType::kF32, {kRows, kColumns});
+  for (int layer = 0; layer < layers_; ++layer) {
+    const absl::Status added = index->Add(
+        {absl::StrCat("layer", layer), type, file, static_cast<uint64_t>(layer * type.bytes())});
+    if (!added.ok()) std::abort();
+  }
+  return index;
 }
 
 std::string TestWeights::Name(size_t tensor) {

@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "npubank/bank/owner.h"
 #include "npubank/lazy_tensor/lazy_tensor.h"
 #include "npubank/tests/support/temporary_folder.h"
 
@@ -33,8 +32,8 @@ class TestWeights {
 
   const std::string& path() const { return path_; }
   std::vector<LazyTensor> Submodel() const;
-  // Finds the stored tensors again, opening the file anew.
-  RecipeResolver Resolver() const;
+  // The stored tensors, "layer0" and so on; the file is closed.
+  std::shared_ptr<const SourceIndex> Index() const;
   static std::string Name(size_t tensor);
   std::vector<std::byte> Expected(size_t tensor) const;
   // The sum of the tensors' bytes.

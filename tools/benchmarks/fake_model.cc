@@ -1,6 +1,7 @@
 #include "npubank/tools/benchmarks/fake_model.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -74,16 +75,21 @@ FakeModel::FakeModel(const ModelConfig& config, ElementType element) {
 
 void FakeModel::Set(const std::string& name, ElementType element, std::vector<int64_t> dims) {
   const TensorType type = *TensorType::Create(element, *Shape::Create(dims));
-  tensors_[name] = *Recipe::Constant(source_, end_, type, name);
+  tensors_[name] = {name, type, 0, end_};
   end_ += static_cast<uint64_t>(type.bytes());
 }
 
-TensorFinder FakeModel::Finder() const {
-  return [this](absl::string_view name) -> absl::StatusOr<RecipePtr> {
-    const auto found = tensors_.find(std::string(name));
-    if (found != tensors_.end()) return found->second;
-    return absl::NotFoundError(absl::StrCat("tensor '", name, "' is not in the fake model"));
-  };
+LazyTensor FakeModel::Tensor(const std::string& name) const {
+  const StoredTensor& tensor = tensors_.at(name);
+  return LazyTensor::Constant(source_, tensor.offset, tensor.type, name).value();
+}
+
+std::shared_ptr<const Checkpoint> FakeModel::Over(const ModelConfig& config) const {
+  auto index = std::make_shared<SourceIndex>("the fake model");
+  absl::Status status = index->AddFile(SourceOpener::Held(source_)).status();
+  for (const auto& [name, tensor] : tensors_) status.Update(index->Add(tensor));
+  if (!status.ok()) std::abort();
+  return Checkpoint::Over(config, std::move(index));
 }
 
 }  // namespace npubank

@@ -2,7 +2,7 @@
 // in name and type only.
 //
 //   const FakeModel model(Llama1BConfig());
-//   Compile(config, model.Finder(), options);
+//   Compile(*model.Over(config), options);
 #ifndef NPUBANK_TOOLS_BENCHMARKS_FAKE_MODEL_H_
 #define NPUBANK_TOOLS_BENCHMARKS_FAKE_MODEL_H_
 
@@ -13,8 +13,7 @@
 #include <vector>
 
 #include "npubank/compiler_stub/compile.h"
-#include "npubank/lazy_tensor/formats/model_config.h"
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
 
 namespace npubank {
 
@@ -35,12 +34,15 @@ class FakeModel {
 
   void Set(const std::string& name, ElementType element, std::vector<int64_t> dims);
   void Remove(const std::string& name) { tensors_.erase(name); }
-  TensorFinder Finder() const;
+  // One that is there.
+  LazyTensor Tensor(const std::string& name) const;
+  // As a checkpoint of `config`.
+  std::shared_ptr<const Checkpoint> Over(const ModelConfig& config) const;
 
  private:
   std::shared_ptr<Source> source_;
   uint64_t end_ = 0;
-  std::map<std::string, RecipePtr> tensors_;
+  std::map<std::string, StoredTensor> tensors_;
 };
 
 }  // namespace npubank

@@ -131,7 +131,7 @@ absl::Status CompileLine(const std::string& name, const ModelConfig& config,
   options.context = 1024;
   const FakeModel model(config);
   const absl::Time start = absl::Now();
-  NPUBANK_ASSIGN_OR_RETURN(const std::string bytes, Compile(config, model.Finder(), options));
+  NPUBANK_ASSIGN_OR_RETURN(const std::string bytes, Compile(*model.Over(config), options));
   const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
   NPUBANK_ASSIGN_OR_RETURN(const SubmodelBlob blob, ReadSubmodelBlob(bytes));
   NPUBANK_ASSIGN_OR_RETURN(const Schedules schedules, ViewSchedules(blob));

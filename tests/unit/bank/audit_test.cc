@@ -77,7 +77,7 @@ TEST_F(AuditTest, SeesAnImportThatNobodyAccountsFor) {
   memory->imports = true;
   const auto bank = Bank::Create(memory, {});
   const Owner owner = bank->AddOwner("prefill");
-  const LazyTensor stored(weights_.Resolver()("layer0").value());
+  const LazyTensor stored = LazyTensor::Stored(*weights_.Index(), "layer0").value();
   ASSERT_TRUE(bank->Register(owner, stored, "w").ok());
   ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
   EXPECT_TRUE(bank->Audit().clean()) << bank->Audit().ToString();
@@ -116,7 +116,7 @@ TEST_F(AuditTest, BanksMayShareADeviceMemory) {
   std::vector<Owner> owners;
   for (const std::shared_ptr<Bank>& bank : banks) {
     owners.push_back(bank->AddOwner("prefill"));
-    const LazyTensor stored(weights_.Resolver()("layer0").value());
+    const LazyTensor stored = LazyTensor::Stored(*weights_.Index(), "layer0").value();
     ASSERT_TRUE(bank->Register(owners.back(), stored, "imported").ok());
     ASSERT_TRUE(bank->Register(owners.back(), weights_.Submodel()[0], "written").ok());
     ASSERT_TRUE(bank->EvaluateAndAllocate(owners.back()).ok());

@@ -233,9 +233,9 @@ TEST(BankFaults, AModelTooLargeForTheBudgetLeavesRoomForTheNext) {
     }
     return bank->EvaluateAndAllocate(owner);
   };
-  const Owner first = bank->AddOwner("small", {.resolver = small.Resolver()});
+  const Owner first = bank->AddOwner("small", {.index = small.Index()});
   ASSERT_TRUE(load(first, small).ok());
-  Owner second = bank->AddOwner("large", {.resolver = large.Resolver()});
+  Owner second = bank->AddOwner("large", {.index = large.Index()});
   const absl::Status refused = load(second, large);
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("tensor 'large weight'"));

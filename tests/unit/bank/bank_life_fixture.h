@@ -42,8 +42,7 @@ class BankLifeTest : public ::testing::Test {
 
   Model Register(const std::string& name, const TestWeights& weights, bool can_return = true) {
     Model model;
-    model.owner =
-        bank_->AddOwner(name, {.resolver = can_return ? weights.Resolver() : RecipeResolver()});
+    model.owner = bank_->AddOwner(name, {.index = can_return ? weights.Index() : nullptr});
     const std::vector<LazyTensor> tensors = weights.Submodel();
     for (size_t i = 0; i < tensors.size(); ++i) {
       model.uids.push_back(

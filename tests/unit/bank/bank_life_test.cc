@@ -213,11 +213,12 @@ TEST_F(BankLifeTest, ABufferThatNobodyFindsAgainStaysOnTheDevice) {
 TEST_F(BankLifeTest, ABufferThatTheOwnerStillHasComesBackFromIt) {
   Make({});
   const auto buffer = Source::FromBuffer(CountingFloats(100), "table");
-  const Owner owner = bank_->AddOwner(
-      "prefill", {.resolver = [buffer](absl::string_view) -> absl::StatusOr<RecipePtr> {
-        return VectorsOver(buffer, 100)[0].recipe();
-      }});
-  const Uid uid = bank_->Register(owner, VectorsOver(buffer, 100)[0], "table").value().uid;
+  const LazyTensor table = VectorsOver(buffer, 100)[0];
+  auto index = std::make_shared<SourceIndex>("table");
+  ASSERT_TRUE(index->AddFile(SourceOpener::Held(buffer)).ok());
+  ASSERT_TRUE(index->Add({"stored0", table.type(), 0, 0}).ok());
+  const Owner owner = bank_->AddOwner("prefill", {.index = index});
+  const Uid uid = bank_->Register(owner, table, "table").value().uid;
   ASSERT_TRUE(bank_->EvaluateAndAllocate(owner).ok());
   EXPECT_EQ(bank_->Sleep(owner)->bytes_given_back, kPage);
   std::vector<std::byte> bytes(400);
@@ -225,25 +226,19 @@ TEST_F(BankLifeTest, ABufferThatTheOwnerStillHasComesBackFromIt) {
   EXPECT_EQ(bytes, CountingFloats(100));
 }
 
-TEST_F(BankLifeTest, ASourceWhoseTensorsHaveOtherTypesNowIsDataLoss) {
+TEST_F(BankLifeTest, ASourceThatIsAnotherNowIsDataLoss) {
   Make({});
-  const TestWeights weights(1);
-  bool changed = false;
-  const Owner owner = bank_->AddOwner(
-      "prefill", {.resolver = [&](absl::string_view name) -> absl::StatusOr<RecipePtr> {
-        NPUBANK_ASSIGN_OR_RETURN(RecipePtr stored, weights.Resolver()(name));
-        if (!changed) return stored;
-        return Recipe::Slice(stored, {0, 0}, {1, TestWeights::kColumns});
-      }});
+  TestWeights weights(1);
+  const Owner owner = bank_->AddOwner("prefill", {.index = weights.Index()});
   ASSERT_TRUE(bank_->Register(owner, weights.Submodel()[0], "wq").ok());
   ASSERT_TRUE(bank_->EvaluateAndAllocate(owner).ok());
   ASSERT_TRUE(bank_->Sleep(owner).ok());
-  changed = true;
+  weights.Rewrite();
   const absl::Status status = bank_->EvaluateAndAllocate(owner);
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("tensor 'wq'"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("load the model again"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("layer0")) << "and says which part";
+  EXPECT_THAT(std::string(status.message()), HasSubstr(weights.path())) << "and says which file";
 }
 
 // More than any host has, to be copied from a device that holds it without memory.
@@ -315,8 +310,8 @@ TEST_F(BankLifeTest, WhatIsImportedIsNotEvictedForOthersRoom) {
   memory->imports = true;
   const auto bank = Bank::Create(memory, {.budget_bytes = kPage, .share_content = false});
   const TestWeights weights(1);
-  const Owner owner = bank->AddOwner("model", {.resolver = weights.Resolver()});
-  const LazyTensor imported(weights.Resolver()("layer0").value());
+  const Owner owner = bank->AddOwner("model", {.index = weights.Index()});
+  const LazyTensor imported = LazyTensor::Stored(*weights.Index(), "layer0").value();
   ASSERT_TRUE(bank->Register(owner, imported, "imported").ok());
   ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
   for (const LazyTensor& tensor : weights.Submodel()) {

@@ -53,7 +53,7 @@ class BankModelTest : public ::testing::Test {
 
   void AddOrDropOwner(int slot) {
     if (owners_.count(slot) == 0) {
-      owners_[slot].owner = bank_->AddOwner(absl::StrCat("owner ", slot), {.resolver = resolver_});
+      owners_[slot].owner = bank_->AddOwner(absl::StrCat("owner ", slot), {.index = index_});
       return;
     }
     owners_.erase(slot);
@@ -129,7 +129,7 @@ class BankModelTest : public ::testing::Test {
   uint32_t seed_ = std::random_device{}();
   std::mt19937 random_{seed_};
   std::deque<TestWeights> files_;
-  RecipeResolver resolver_;
+  std::shared_ptr<const SourceIndex> index_;
   std::shared_ptr<HostMemory> memory_ = std::make_shared<HostMemory>();
   std::shared_ptr<Bank> bank_ = Bank::Create(memory_, {.share_content = false});
   std::map<Key, SimpleTensor> model_;
@@ -140,7 +140,7 @@ TEST_F(BankModelTest, AgreesWithASimpleBankOverManyRandomOperations) {
   std::printf("seed %u\n", seed_);
   SCOPED_TRACE(absl::StrCat("seed ", seed_));
   files_.emplace_back(3);
-  resolver_ = files_[0].Resolver();
+  index_ = files_[0].Index();
   for (int step = 0; step < kSteps && !HasFatalFailure(); ++step) {
     SCOPED_TRACE(absl::StrCat("step ", step));
     const int slot = static_cast<int>(random_() % kOwners);

@@ -286,7 +286,7 @@ TEST_F(BankTest, ALoadReturnsTheLeasesOwnerAfterOwnerInOrderOfRegistrationEachTe
 
 TEST_F(BankTest, WhatALoadReturnsIsLeasedWithoutAGap) {
   const TestWeights weights(2);
-  const Owner owner = bank_->AddOwner("prefill", {.resolver = weights.Resolver()});
+  const Owner owner = bank_->AddOwner("prefill", {.index = weights.Index()});
   const std::vector<Uid> uids = RegisterAll(owner, weights.Submodel());
   LoadOptions options;
   // Somebody wants room at every moment of the load.

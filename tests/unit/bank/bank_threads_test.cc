@@ -390,7 +390,7 @@ TEST_F(BankThreadsTest, EveryOperationMayRunBesideEveryOtherWhileTensorsComeAndG
     threads.emplace_back([&, t] {
       std::mt19937 random(seed + t);
       for (int round = 0; round < kRounds; ++round) {
-        const Owner owner = bank->AddOwner(absl::StrCat(t), {.resolver = weights.Resolver()});
+        const Owner owner = bank->AddOwner(absl::StrCat(t), {.index = weights.Index()});
         const std::vector<LazyTensor> tensors = weights.Submodel();
         std::vector<size_t> mine;
         for (size_t i = 0; i < tensors.size(); ++i) {

@@ -59,7 +59,7 @@ class CacheFileTest : public ::testing::Test {
     const auto bank = Bank::Create(memory, {.share_content = false, .cache = cache});
     Loaded loaded;
     {
-      const Owner owner = bank->AddOwner("prefill", {.resolver = weights.Resolver()});
+      const Owner owner = bank->AddOwner("prefill", {.index = weights.Index()});
       const std::vector<Uid> uids = RegisterAll(*bank, owner, weights);
       const absl::Status status = bank->EvaluateAndAllocate(owner);
       EXPECT_TRUE(status.ok()) << status;

@@ -67,7 +67,7 @@ TEST_F(CacheFileTest, PayloadsLieOnPagesSoThatTheyCanBeImported) {
 TEST_F(CacheFileTest, WakingTakesTheCacheAndNotTheSource) {
   const auto cache = CacheFile::Open({.path = path_});
   const auto bank = Bank::Create(std::make_shared<HostMemory>(), {.cache = cache});
-  const Owner owner = bank->AddOwner("prefill", {.resolver = weights_.Resolver()});
+  const Owner owner = bank->AddOwner("prefill", {.index = weights_.Index()});
   const std::vector<Uid> uids = RegisterAll(*bank, owner, weights_);
   ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
   ASSERT_TRUE(cache->Save().ok());
@@ -105,7 +105,7 @@ TEST_F(CacheFileTest, WhatComesBackInTheSameRunIsNeitherTransformedNorAddedAgain
   const auto cache = CacheFile::Open({.path = path_});
   const auto bank =
       Bank::Create(std::make_shared<HostMemory>(), {.share_content = false, .cache = cache});
-  const Owner owner = bank->AddOwner("prefill", {.resolver = weights_.Resolver()});
+  const Owner owner = bank->AddOwner("prefill", {.index = weights_.Index()});
   const std::vector<Uid> uids = RegisterAll(*bank, owner, weights_);
   ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
   for (int round = 0; round < 5; ++round) {
@@ -130,8 +130,8 @@ TEST_F(CacheFileTest, TwoModelsInTurnOnASmallBudgetAreTransformedOnce) {
   const auto bank = Bank::Create(
       std::make_shared<HostMemory>(),
       {.budget_bytes = weights_.size() * 4096, .share_content = false, .cache = cache});
-  const Owner first = bank->AddOwner("first", {.resolver = weights_.Resolver()});
-  const Owner second = bank->AddOwner("second", {.resolver = other.Resolver()});
+  const Owner first = bank->AddOwner("first", {.index = weights_.Index()});
+  const Owner second = bank->AddOwner("second", {.index = other.Index()});
   RegisterAll(*bank, first, weights_);
   RegisterAll(*bank, second, other);
   uintmax_t draft_size = 0;
@@ -179,7 +179,7 @@ TEST_F(CacheFileTest, WhatIsDamagedBeforeTheSaveIsTransformedAndAddedAgain) {
   const auto cache = CacheFile::Open({.path = path_});
   const auto bank =
       Bank::Create(std::make_shared<HostMemory>(), {.share_content = false, .cache = cache});
-  const Owner owner = bank->AddOwner("prefill", {.resolver = weights_.Resolver()});
+  const Owner owner = bank->AddOwner("prefill", {.index = weights_.Index()});
   RegisterAll(*bank, owner, weights_);
   ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
   std::fstream draft(DraftPath(), std::ios::binary | std::ios::in | std::ios::out);

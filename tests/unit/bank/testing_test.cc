@@ -56,7 +56,7 @@ TEST(LeakGuard, NamesTheTensorThatIsKeptThoughItIsNowhere) {
   const TestWeights weights(1);
   Owner owner;
   const auto sleep = [&] {
-    owner = bank->AddOwner("sleeper", {.resolver = weights.Resolver()});
+    owner = bank->AddOwner("sleeper", {.index = weights.Index()});
     ASSERT_TRUE(bank->Register(owner, weights.Submodel()[0], "wq").ok());
     ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
     ASSERT_TRUE(bank->Sleep(owner).ok());

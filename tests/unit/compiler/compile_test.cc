@@ -12,7 +12,7 @@
 
 #include "npubank/compiler_stub/blob/function_check.h"
 #include "npubank/compiler_stub/blob/submodel_blob.h"
-#include "npubank/lazy_tensor/recipe_codec.h"
+#include "npubank/lazy_tensor/recipe_list.h"
 #include "npubank/tests/unit/compiler/reference_run.h"
 #include "npubank/tools/benchmarks/fake_model.h"
 
@@ -33,7 +33,7 @@ CompileOptions Options(int64_t chunk = 8, int64_t context = 32,
 
 SubmodelBlob CompileAndRead(const ModelConfig& config, const FakeModel& model,
                             const CompileOptions& options) {
-  const absl::StatusOr<std::string> bytes = Compile(config, model.Finder(), options);
+  const absl::StatusOr<std::string> bytes = Compile(*model.Over(config), options);
   EXPECT_TRUE(bytes.ok()) << bytes.status();
   absl::StatusOr<SubmodelBlob> blob = ReadSubmodelBlob(bytes.ok() ? *bytes : std::string());
   EXPECT_TRUE(blob.ok()) << blob.status();
@@ -41,19 +41,18 @@ SubmodelBlob CompileAndRead(const ModelConfig& config, const FakeModel& model,
 }
 
 std::map<std::string, RecipePtr> WeightsOf(const SubmodelBlob& blob, const FakeModel& model) {
-  const absl::StatusOr<std::vector<RecipePtr>> recipes =
-      DecodeRecipes(blob.recipes, model.Finder());
+  const auto recipes = RecipeList::Bind(blob.recipes, model.Over(ModelConfig())->index());
   EXPECT_TRUE(recipes.ok()) << recipes.status();
   std::map<std::string, RecipePtr> weights;
-  for (size_t i = 0; recipes.ok() && i < recipes->size(); ++i) {
-    weights[blob.weights[i]] = (*recipes)[i];
+  for (size_t i = 0; recipes.ok() && i < (*recipes)->size(); ++i) {
+    weights[blob.weights[i]] = (*recipes)->Make(i).value();
   }
   return weights;
 }
 
 std::string ErrorOf(const ModelConfig& config, const FakeModel& model,
                     const CompileOptions& options) {
-  const absl::StatusOr<std::string> blob = Compile(config, model.Finder(), options);
+  const absl::StatusOr<std::string> blob = Compile(*model.Over(config), options);
   return blob.ok() ? "no error" : std::string(blob.status().message());
 }
 
@@ -127,8 +126,8 @@ TEST(Compile, PrefillAndKvcacheNeedTheSameWeights) {
 TEST(Compile, TheSameModelGivesTheSameBytes) {
   const ModelConfig config = SmallConfig(4);
   const FakeModel model(config);
-  const absl::StatusOr<std::string> first = Compile(config, model.Finder(), Options());
-  const absl::StatusOr<std::string> second = Compile(config, model.Finder(), Options());
+  const absl::StatusOr<std::string> first = Compile(*model.Over(config), Options());
+  const absl::StatusOr<std::string> second = Compile(*model.Over(config), Options());
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ(*first, *second);
 }
@@ -186,8 +185,7 @@ TEST(Compile, NamesTheTensorThatIsWrong) {
             "tensor '" + name + "' is BF16[24,44]; the config asks for [44,24]");
   model.Remove(name);
   EXPECT_THAT(ErrorOf(config, model, Options()), HasSubstr(name));
-  EXPECT_EQ(Compile(config, model.Finder(), Options()).status().code(),
-            absl::StatusCode::kNotFound);
+  EXPECT_EQ(Compile(*model.Over(config), Options()).status().code(), absl::StatusCode::kNotFound);
   model.Set(name, ElementType::kI32, {44, 24});
   EXPECT_THAT(ErrorOf(config, model, Options(4, 16, WeightFormat::kKeep)),
               HasSubstr("cannot be used as stored"));

@@ -53,7 +53,7 @@ TEST_P(LayersAreFound, WithACallEach) {
   for (AttentionForm attention : {AttentionForm::kWhole, AttentionForm::kPerHead}) {
     CompileOptions options = Options();
     options.attention = attention;
-    const absl::StatusOr<Graph> graph = BuildLlama(config, model.Finder(), options);
+    const absl::StatusOr<Graph> graph = BuildLlama(*model.Over(config), options);
     ASSERT_TRUE(graph.ok()) << graph.status();
     const Partition partition = FindPartition(*graph);
     EXPECT_THAT(CallsOf(partition), ElementsAre(1, layers, 1));
@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Partition, LayersAreFound, ::testing::Values(2, 3, 4, 5
 TEST(Partition, OneLayerIsOneFunction) {
   const ModelConfig config = SmallConfig(1);
   const FakeModel model(config);
-  const absl::StatusOr<Graph> graph = BuildLlama(config, model.Finder(), Options());
+  const absl::StatusOr<Graph> graph = BuildLlama(*model.Over(config), Options());
   ASSERT_TRUE(graph.ok());
   EXPECT_THAT(CallsOf(FindPartition(*graph)), ElementsAre(1));
 }
@@ -148,7 +148,7 @@ TEST(Partition, ShortBlocksAreNotWorthACall) {
 TEST(Partition, AttributesMakeBlocksDiffer) {
   const ModelConfig config = SmallConfig(6);
   const FakeModel model(config);
-  const absl::StatusOr<Graph> built = BuildLlama(config, model.Finder(), Options());
+  const absl::StatusOr<Graph> built = BuildLlama(*model.Over(config), Options());
   ASSERT_TRUE(built.ok());
   Graph graph;
   std::vector<uint32_t> numbers;
@@ -158,7 +158,7 @@ TEST(Partition, AttributesMakeBlocksDiffer) {
     if (value.kind == ValueKind::kInput) numbers.push_back(graph.AddInput(value.name, value.type));
     if (value.kind == ValueKind::kState) numbers.push_back(graph.AddState(value.name, value.type));
     if (value.kind == ValueKind::kWeight) {
-      numbers.push_back(graph.AddWeight(value.name, value.recipe));
+      numbers.push_back(graph.AddWeight(value.name, *value.weight));
     }
     if (value.kind != ValueKind::kComputed) continue;
     GraphOp op = built->ops()[next++];

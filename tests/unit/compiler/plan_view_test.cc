@@ -23,7 +23,7 @@ SubmodelBlob CompileModel(const ModelConfig& config, int64_t chunk, AttentionFor
   options.context = std::min<int64_t>(1024, config.context_length);
   options.attention = attention;
   options.reuse = reuse;
-  return *ReadSubmodelBlob(*Compile(config, model.Finder(), options));
+  return *ReadSubmodelBlob(*Compile(*model.Over(config), options));
 }
 
 TEST(PlanView, ShowsAPlanThatTheValidatorAccepts) {

@@ -180,7 +180,7 @@ class Generator {
   uint32_t Weight(std::vector<int64_t> dims) {
     const std::string name = absl::StrCat("weight", graph_.values().size());
     model_.Set(name, ElementType::kF32, std::move(dims));
-    return graph_.AddWeight(name, *model_.Finder()(name));
+    return graph_.AddWeight(name, model_.Tensor(name));
   }
 
   uint32_t Op(OpKind kind, std::vector<uint32_t> inputs, TensorType type,

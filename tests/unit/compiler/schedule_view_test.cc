@@ -19,7 +19,7 @@ SubmodelBlob CompileWith(AttentionForm attention, Schedule schedule, bool reuse 
   options.attention = attention;
   options.schedule = schedule;
   options.reuse = reuse;
-  return *ReadSubmodelBlob(*Compile(config, model.Finder(), options));
+  return *ReadSubmodelBlob(*Compile(*model.Over(config), options));
 }
 
 TEST(ScheduleView, SaysOfEitherBlobWhatBothSchedulesPlan) {

@@ -26,7 +26,7 @@ std::string CompiledBytes() {
   options.name = "prefill";
   options.chunk = 4;
   options.context = 16;
-  return *Compile(config, model.Finder(), options);
+  return *Compile(*model.Over(config), options);
 }
 
 SubmodelBlob Compiled() { return *ReadSubmodelBlob(CompiledBytes()); }

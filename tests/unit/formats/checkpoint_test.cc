@@ -36,7 +36,8 @@ void ExpectRefused(const TemporaryFolder& folder, absl::StatusCode code, const s
   EXPECT_EQ(result.status().message().find('\n'), absl::string_view::npos) << "one line";
 }
 
-std::string BytesOf(const RecipePtr& recipe) {
+std::string BytesOf(const LazyTensor& tensor) {
+  const RecipePtr recipe = tensor.MakeRecipe().value();
   const auto& constant = std::get<ConstantOp>(recipe->op());
   std::string bytes(recipe->type().bytes(), '\0');
   const absl::Status status = constant.hold->source().Read(
@@ -55,9 +56,9 @@ TEST(CheckpointTest, ATensorIsAConstantOverItsFile) {
     EXPECT_EQ((*checkpoint)->config().hidden_size, 64);
     EXPECT_TRUE((*checkpoint)->Contains("w"));
     EXPECT_FALSE((*checkpoint)->Contains("v"));
-    const auto tensor = (*checkpoint)->Find("w");
+    const auto tensor = (*checkpoint)->Tensor("w");
     ASSERT_TRUE(tensor.ok()) << tensor.status();
-    EXPECT_EQ((*tensor)->type().ToString(), "U8[4]");
+    EXPECT_EQ(tensor->type().ToString(), "U8[4]");
     EXPECT_EQ(BytesOf(*tensor), "wwww");
   }
 }
@@ -66,15 +67,15 @@ TEST(CheckpointTest, ARecipeOutlivesItsCheckpointAndNothingElseHoldsTheSource) {
   const TemporaryFolder folder;
   folder.Write("config.json", kConfig);
   folder.Write("model.safetensors", OneTensor("w", 'w'));
-  RecipePtr tensor;
+  std::optional<LazyTensor> tensor;
   {
     const auto checkpoint = Checkpoint::Open(folder.path());
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
     EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
-    tensor = *(*checkpoint)->Find("w");
+    tensor = *(*checkpoint)->Tensor("w");
   }
   EXPECT_EQ(LiveSourceBytes(), 4u);
-  EXPECT_EQ(BytesOf(tensor), "wwww");
+  EXPECT_EQ(BytesOf(*tensor), "wwww");
   tensor.reset();
   EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
 }
@@ -85,9 +86,9 @@ TEST(CheckpointTest, AMissingTensorIsNamedWithItsFile) {
   folder.Write("model.safetensors", OneTensor("w", 'w'));
   const auto checkpoint = Checkpoint::Open(folder.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-  const auto missing = (*checkpoint)->Find("v");
+  const auto missing = (*checkpoint)->Tensor("v");
   EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(missing.status().message()), HasSubstr("\"v\""));
+  EXPECT_THAT(std::string(missing.status().message()), HasSubstr("'v'"));
   EXPECT_THAT(std::string(missing.status().message()), HasSubstr("model.safetensors"));
 }
 
@@ -115,8 +116,8 @@ TEST(CheckpointTest, ShardsAreOneSetOfTensors) {
                R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors"}})");
   const auto checkpoint = Checkpoint::Open(folder.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-  EXPECT_EQ(BytesOf(*(*checkpoint)->Find("a")), "aaaa");
-  EXPECT_EQ(BytesOf(*(*checkpoint)->Find("b")), "bbbb");
+  EXPECT_EQ(BytesOf(*(*checkpoint)->Tensor("a")), "aaaa");
+  EXPECT_EQ(BytesOf(*(*checkpoint)->Tensor("b")), "bbbb");
 }
 
 TEST(CheckpointTest, ABadIndexIsRefused) {
@@ -132,7 +133,7 @@ TEST(CheckpointTest, ABadIndexIsRefused) {
   index(R"({"weight_map":{"a":"two.safetensors","b":"one.safetensors"}})");
   ExpectRefused(folder, kInvalid, "maps tensor \"a\"");
   index(R"({"weight_map":{"a":"one.safetensors","b":"twin.safetensors"}})");
-  ExpectRefused(folder, kInvalid, "\"a\" is in both");
+  ExpectRefused(folder, kInvalid, "'a' is in both");
   index(R"({"weight_map":{"a":"gone.safetensors"}})");
   ExpectRefused(folder, absl::StatusCode::kNotFound, "gone.safetensors");
   index(R"({"weight_map":{"a":5}})");
@@ -164,8 +165,8 @@ TEST(CheckpointTest, TheShardedModelHasTheTensorsOfTheSingleFile) {
   EXPECT_EQ((*whole)->config().num_kv_heads, 4);
   for (const char* name :
        {"model.embed_tokens.weight", "model.norm.weight", "model.layers.4.mlp.down_proj.weight"}) {
-    const auto a = (*whole)->Find(name);
-    const auto b = (*sharded)->Find(name);
+    const auto a = (*whole)->Tensor(name);
+    const auto b = (*sharded)->Tensor(name);
     ASSERT_TRUE(a.ok() && b.ok()) << name;
     EXPECT_EQ(BytesOf(*a), BytesOf(*b)) << name;
   }

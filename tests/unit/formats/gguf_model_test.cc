@@ -204,7 +204,8 @@ TEST(GgufModelTest, NamesBecomeThoseOfHuggingFace) {
   for (const auto& [gguf, name] : kNames) EXPECT_EQ(HuggingFaceName(gguf), name);
 }
 
-std::string BytesOf(const RecipePtr& recipe) {
+std::string BytesOf(const LazyTensor& tensor) {
+  const RecipePtr recipe = tensor.MakeRecipe().value();
   const auto& constant = std::get<ConstantOp>(recipe->op());
   std::string bytes(recipe->type().bytes(), '\0');
   const absl::Status status = constant.hold->source().Read(
@@ -219,14 +220,15 @@ TEST(GgufCheckpointTest, TensorsAreFoundByEitherName) {
   const auto checkpoint = Checkpoint::Open(path);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   EXPECT_TRUE((*checkpoint)->config().rope_interleaved);
-  const auto stored = (*checkpoint)->Find("token_embd.weight");
-  const auto meant = (*checkpoint)->Find("model.embed_tokens.weight");
+  const auto stored = (*checkpoint)->Tensor("token_embd.weight");
+  const auto meant = (*checkpoint)->Tensor("model.embed_tokens.weight");
   ASSERT_TRUE(stored.ok() && meant.ok()) << stored.status() << meant.status();
-  EXPECT_EQ((*stored)->type().ToString(), "F16[300,64]");
-  EXPECT_EQ((*stored)->digest(), (*meant)->digest());
+  EXPECT_EQ(stored->type().ToString(), "F16[300,64]");
+  EXPECT_EQ(stored->digest(), meant->digest());
   EXPECT_TRUE((*checkpoint)->Contains("model.embed_tokens.weight"));
   EXPECT_FALSE((*checkpoint)->Contains("model.norm.weight"));
-  EXPECT_EQ((*checkpoint)->Find("model.norm.weight").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ((*checkpoint)->Tensor("model.norm.weight").status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 TEST(GgufCheckpointTest, AFileThatIsNoModelIsRefused) {
@@ -238,10 +240,10 @@ TEST(GgufCheckpointTest, AFileThatIsNoModelIsRefused) {
 void ExpectSameBytes(const Checkpoint& a, const Checkpoint& b,
                      const std::vector<std::string>& names) {
   for (const std::string& name : names) {
-    const auto x = a.Find(name);
-    const auto y = b.Find(name);
+    const auto x = a.Tensor(name);
+    const auto y = b.Tensor(name);
     ASSERT_TRUE(x.ok() && y.ok()) << name;
-    EXPECT_EQ((*x)->type(), (*y)->type());
+    EXPECT_EQ(x->type(), y->type());
     EXPECT_EQ(BytesOf(*x), BytesOf(*y)) << name;
   }
 }

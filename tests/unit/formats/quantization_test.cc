@@ -15,6 +15,7 @@
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/tests/support/stories_model.h"
+#include "npubank/tests/support/constants_index.h"
 #include "npubank/tests/unit/formats/test_files.h"
 
 namespace npubank {
@@ -161,29 +162,26 @@ Stored PackAwq(const Layer& layer) {
   return stored;
 }
 
-absl::StatusOr<RecipePtr> WeightOf(const Quantization& quantization, const Stored& stored) {
-  return QuantizedWeight(quantization, "x",
-                         [&](absl::string_view name) -> absl::StatusOr<RecipePtr> {
-                           const auto at = stored.find(std::string(name));
-                           if (at == stored.end()) return absl::NotFoundError(name);
-                           return at->second;
-                         });
+absl::StatusOr<LazyTensor> WeightOf(const Quantization& quantization, const Stored& stored) {
+  std::vector<RecipePtr> constants;
+  for (const auto& [name, constant] : stored) constants.push_back(constant);
+  return QuantizedWeight(quantization, "x", *ConstantsIndex(constants));
 }
 
-std::vector<float> Floats(const Recipe& recipe) {
-  EXPECT_EQ(recipe.type().element(), ElementType::kF32);
-  std::vector<float> values(recipe.type().num_elements());
-  const absl::Status status = Evaluate(
-      recipe, absl::MakeSpan(reinterpret_cast<std::byte*>(values.data()), 4 * values.size()), {});
+std::vector<float> Floats(const LazyTensor& tensor) {
+  EXPECT_EQ(tensor.type().element(), ElementType::kF32);
+  std::vector<float> values(tensor.type().num_elements());
+  const absl::Status status = tensor.EvaluateInto(
+      absl::MakeSpan(reinterpret_cast<std::byte*>(values.data()), 4 * values.size()));
   EXPECT_TRUE(status.ok()) << status;
   return values;
 }
 
-void ExpectLayer(const absl::StatusOr<RecipePtr>& weight, const Layer& layer) {
+void ExpectLayer(const absl::StatusOr<LazyTensor>& weight, const Layer& layer) {
   ASSERT_TRUE(weight.ok()) << weight.status();
-  ASSERT_EQ((*weight)->type().ToString(),
+  ASSERT_EQ(weight->type().ToString(),
             absl::StrCat("F32[", layer.outputs, ",", layer.inputs, "]"));
-  const std::vector<float> values = Floats(**weight);
+  const std::vector<float> values = Floats(*weight);
   for (int n = 0; n < layer.outputs; ++n) {
     for (int k = 0; k < layer.inputs; ++k) {
       ASSERT_EQ(values[n * layer.inputs + k], layer.Weight(n, k))
@@ -266,12 +264,12 @@ TEST(QuantizedCheckpointTest, TheStoriesModelsWeightsAreCloseToTheOriginals) {
          {"model.layers.0.self_attn.v_proj.weight", "model.layers.2.self_attn.o_proj.weight",
           "model.layers.4.mlp.up_proj.weight"}) {
       EXPECT_TRUE((*quantised)->Contains(name));
-      const auto exact = (*original)->Find(name);
-      const auto close = (*quantised)->Find(name);
+      const auto exact = (*original)->Tensor(name);
+      const auto close = (*quantised)->Tensor(name);
       ASSERT_TRUE(exact.ok() && close.ok()) << name << ": " << close.status();
-      EXPECT_EQ((*exact)->type().shape().dim(1), (*close)->type().shape().dim(1));
-      const std::vector<float> a = Floats(**exact);
-      const std::vector<float> b = Floats(**close);  // padded rows, if any, come after
+      EXPECT_EQ(exact->type().shape().dim(1), close->type().shape().dim(1));
+      const std::vector<float> a = Floats(*exact);
+      const std::vector<float> b = Floats(*close);  // padded rows, if any, come after
       ASSERT_LE(a.size(), b.size());
       double error = 0, power = 0;
       for (size_t i = 0; i < a.size(); ++i) {

@@ -22,30 +22,21 @@ using Logits = std::vector<float>;
 
 class SessionLifeTest : public NpuTest {
  protected:
-  std::unique_ptr<Session> Load(const TestModel& model, bool can_reopen = true) {
-    SessionOptions options;
-    const OpenModel open = [this, path = model.folder()]() -> absl::StatusOr<LeafFinder> {
-      ++opened_;
-      auto checkpoint = Checkpoint::Open(path);
-      if (!checkpoint.ok()) return checkpoint.status();
-      return LeafFinder(
-          [checkpoint = *checkpoint](absl::string_view name) { return checkpoint->Find(name); });
-    };
-    if (can_reopen) options.reopen = open;
+  std::unique_ptr<Session> Load(const TestModel& model) {
     auto checkpoint = Checkpoint::Open(model.folder());
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
-    const LeafFinder find = [&](absl::string_view name) { return (*checkpoint)->Find(name); };
+    index_ = (*checkpoint)->index();
     std::vector<std::string> blobs;
     for (const int64_t chunk : {4, 1}) {
       CompileOptions compile;
       compile.name = chunk == 1 ? "kvcache" : "prefill";
       compile.chunk = chunk;
       compile.context = 32;
-      auto blob = Compile((*checkpoint)->config(), find, compile);
+      auto blob = Compile(**checkpoint, compile);
       EXPECT_TRUE(blob.ok()) << blob.status();
       blobs.push_back(*std::move(blob));
     }
-    auto session = Session::Load(place_.device, place_.memory, place_.bank, blobs, find, options);
+    auto session = Session::Load(place_.device, place_.memory, place_.bank, blobs, index_, {});
     EXPECT_TRUE(session.ok()) << session.status();
     return session.ok() ? *std::move(session) : nullptr;
   }
@@ -57,7 +48,7 @@ class SessionLifeTest : public NpuTest {
   }
 
   TestModel model_;
-  int opened_ = 0;
+  std::shared_ptr<const SourceIndex> index_;  // of the model that was loaded last
 };
 
 TEST_F(SessionLifeTest, APauseGivesTheArenaBackAndTheConversationGoesOn) {
@@ -73,7 +64,7 @@ TEST_F(SessionLifeTest, APauseGivesTheArenaBackAndTheConversationGoesOn) {
   EXPECT_EQ(place_.bank->Totals().resident_bytes, place_.bank->Totals().unique_bytes);
   EXPECT_EQ(Feed(*session, {3}), expected);
   EXPECT_EQ(Driver().live_bytes, running);
-  EXPECT_EQ(opened_, 0) << "nothing had left: no file is needed";
+  EXPECT_EQ(index_->opens(), 1u) << "nothing had left: no file is needed";
 }
 
 TEST_F(SessionLifeTest, ASleepGivesEverythingBackAndTheNextFeedBringsItBack) {
@@ -86,17 +77,19 @@ TEST_F(SessionLifeTest, ASleepGivesEverythingBackAndTheNextFeedBringsItBack) {
   EXPECT_EQ(session->position(), 0) << "what was fed is forgotten";
   EXPECT_EQ(session->device_bytes(), 0u);
   EXPECT_EQ(Feed(*session, {1, 5, 9}), expected);
-  EXPECT_EQ(opened_, 1) << "one opening brings all weights back";
+  EXPECT_EQ(index_->opens(), 2u) << "one opening brings all weights back";
   EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
 }
 
 TEST_F(SessionLifeTest, WithAHostCopyNoFileIsNeeded) {
-  auto session = Load(model_, /*can_reopen=*/false);
+  auto model = std::make_unique<TestModel>();
+  auto session = Load(*model);
   const Logits expected = Feed(*session, {1, 5, 9});
-  EXPECT_EQ(session->Sleep()->bytes_given_back, 0u) << "there is no way back";
+  model.reset();
   EXPECT_GT(session->Sleep({.keep_host_copy = true})->bytes_given_back, 0u);
   EXPECT_EQ(Driver().live_bytes, 0u);
   EXPECT_EQ(Feed(*session, {1, 5, 9}), expected);
+  EXPECT_EQ(index_->opens(), 1u);
 }
 
 TEST_F(SessionLifeTest, AWakeWhoseFilesAreGoneSaysSoAndTheSessionSleepsOn) {
@@ -176,12 +169,12 @@ TEST_F(TwoModelsTest, WhileTheFirstStillRunsTheSecondIsRefusedByName) {
   const Logits expected = Feed(*first, {1, 5, 9});
   auto second = [&] {
     auto checkpoint = Checkpoint::Open(other_.folder()).value();
-    const LeafFinder find = [&](absl::string_view name) { return checkpoint->Find(name); };
     CompileOptions compile;
     compile.name = "kvcache";
     compile.context = 32;
-    const std::string blob = Compile(checkpoint->config(), find, compile).value();
-    return Session::Load(place_.device, place_.memory, place_.bank, {blob}, find, {});
+    const std::string blob = Compile(*checkpoint, compile).value();
+    return Session::Load(place_.device, place_.memory, place_.bank, {blob}, checkpoint->index(),
+                         {});
   }();
   EXPECT_TRUE(absl::IsResourceExhausted(second.status())) << second.status();
   EXPECT_TRUE(absl::StrContains(second.status().message(), "leased")) << second.status();

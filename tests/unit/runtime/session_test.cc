@@ -99,17 +99,17 @@ TEST_F(SessionTest, TokensOutsideTheVocabularyAreRefusedByName) {
 TEST_F(SessionTest, SubmodelsOfDifferentContextsDoNotMakeASession) {
   auto checkpoint = Checkpoint::Open(model_.folder());
   ASSERT_TRUE(checkpoint.ok());
-  const TensorFinder find = [&](absl::string_view name) { return (*checkpoint)->Find(name); };
   std::vector<std::string> blobs;
   for (int64_t context : {16, 32}) {
     CompileOptions options;
     options.name = "kvcache";
     options.context = context;
-    auto blob = Compile((*checkpoint)->config(), find, options);
+    auto blob = Compile(**checkpoint, options);
     ASSERT_TRUE(blob.ok()) << blob.status();
     blobs.push_back(*blob);
   }
-  const auto session = Session::Load(place_.device, place_.memory, place_.bank, blobs, find, {});
+  const auto session =
+      Session::Load(place_.device, place_.memory, place_.bank, blobs, (*checkpoint)->index(), {});
   EXPECT_EQ(session.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -117,12 +117,10 @@ TEST_F(SessionTest, SubmodelsOfDifferentContextsDoNotMakeASession) {
 TEST_F(SessionTest, StatesThatNoDeviceHoldsAreRefused) {
   auto checkpoint = Checkpoint::Open(model_.folder());
   ASSERT_TRUE(checkpoint.ok());
-  const LeafFinder find = [&](absl::string_view name) { return (*checkpoint)->Find(name); };
   CompileOptions options;
   options.name = "kvcache";
   options.context = 32;
-  SubmodelBlob blob =
-      ReadSubmodelBlob(Compile((*checkpoint)->config(), find, options).value()).value();
+  SubmodelBlob blob = ReadSubmodelBlob(Compile(**checkpoint, options).value()).value();
   for (int i = 0; i < 4; ++i) {
     SubmodelValue state;
     state.name = "state" + std::to_string(i);
@@ -131,8 +129,8 @@ TEST_F(SessionTest, StatesThatNoDeviceHoldsAreRefused) {
     state.placement = Placement::kState;
     blob.values.push_back(state);
   }
-  const auto session =
-      Session::Load(place_.device, place_.memory, place_.bank, {WriteSubmodelBlob(blob)}, find, {});
+  const auto session = Session::Load(place_.device, place_.memory, place_.bank,
+                                     {WriteSubmodelBlob(blob)}, (*checkpoint)->index(), {});
   EXPECT_EQ(session.status().code(), absl::StatusCode::kInvalidArgument) << session.status();
   EXPECT_NE(session.status().message().find("state0"), absl::string_view::npos) << session.status();
 }

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/lazy_tensor/formats/safetensors.h"
 #include "npubank/lazy_tensor/recipe.h"
 #include "npubank/tests/unit/formats/test_files.h"
 
@@ -36,15 +37,13 @@ std::string FileBytes(const std::string& path) {
 }
 
 std::vector<float> Values(const Checkpoint& checkpoint, const std::string& name) {
-  auto stored = checkpoint.Find(name);
+  auto stored = checkpoint.Tensor(name);
   EXPECT_TRUE(stored.ok()) << stored.status();
-  const auto floats = Recipe::Convert(*stored, ElementType::kF32);
+  const auto floats = stored->Convert(ElementType::kF32);
   EXPECT_TRUE(floats.ok()) << floats.status();
-  std::vector<float> values((*floats)->type().num_elements());
-  const absl::Status status = Evaluate(
-      **floats,
-      absl::MakeSpan(reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(float)),
-      {});
+  std::vector<float> values(floats->type().num_elements());
+  const absl::Status status = floats->EvaluateInto(
+      absl::MakeSpan(reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(float)));
   EXPECT_TRUE(status.ok()) << status;
   return values;
 }
@@ -61,8 +60,8 @@ TEST(CheckpointWriterTest, WhatIsWrittenOpensAsACheckpoint) {
   EXPECT_EQ(config.head_dim, 16);
   EXPECT_EQ(config.context_length, 32);
   const auto type = [&](const std::string& name) {
-    const auto found = (*checkpoint)->Find(name);
-    return found.ok() ? (*found)->type().ToString() : std::string(found.status().message());
+    const auto found = (*checkpoint)->Tensor(name);
+    return found.ok() ? found->type().ToString() : std::string(found.status().message());
   };
   EXPECT_EQ(type("model.embed_tokens.weight"), "BF16[300,64]");
   EXPECT_EQ(type("model.layers.1.input_layernorm.weight"), "BF16[64]");
