@@ -23,16 +23,17 @@ int32_t Argmax(absl::Span<const float> logits) {
   return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-absl::StatusOr<std::unique_ptr<Session>> Session::Load(std::shared_ptr<level_zero::Device> device,
-                                                       std::shared_ptr<DeviceMemory> memory,
+absl::StatusOr<std::unique_ptr<Session>> Session::Load(std::shared_ptr<Npu> npu,
                                                        std::shared_ptr<Bank> bank,
                                                        absl::Span<const std::string> blobs,
                                                        std::shared_ptr<const SourceIndex> index,
                                                        const SessionOptions& options) {
-  if (blobs.empty()) return absl::InvalidArgumentError("a session needs at least one submodel");
+  if (npu == nullptr || bank == nullptr || index == nullptr || blobs.empty()) {
+    return absl::InvalidArgumentError(
+        "a session needs an NPU, a bank on its memory, an index and at least one submodel");
+  }
   std::unique_ptr<Session> session(new Session);
-  session->device_ = std::move(device);
-  session->memory_ = std::move(memory);
+  session->npu_ = std::move(npu);
   session->bank_ = std::move(bank);
   for (const std::string& blob : blobs) {
     NPUBANK_ASSIGN_OR_RETURN(Submodel submodel,
@@ -129,24 +130,26 @@ absl::Status Session::Prepare() {
 absl::StatusOr<std::unique_ptr<DeviceAllocation>> Session::Allocate(uint64_t bytes,
                                                                     absl::string_view what) const {
   if (bytes == 0) return std::unique_ptr<DeviceAllocation>();
-  auto memory = memory_->Allocate(bytes, what);
+  auto memory = npu_->memory()->Allocate(bytes, what);
   if (absl::IsResourceExhausted(memory.status()) && bank_->Evict(bytes))
-    memory = memory_->Allocate(bytes, what);
+    memory = npu_->memory()->Allocate(bytes, what);
   return memory;
 }
 
 absl::StatusOr<std::unique_ptr<Session::Workspace>> Session::MakeWorkspace() const {
   using level_zero::Buffer;
   NPUBANK_ASSIGN_OR_RETURN(level_zero::CommandQueue queue,
-                           level_zero::CommandQueue::Create(device_));
+                           level_zero::CommandQueue::Create(npu_->device()));
   auto made = std::make_unique<Workspace>(Workspace{{}, {}, {}, {}, std::move(queue)});
   NPUBANK_ASSIGN_OR_RETURN(made->arena, Allocate(arena_bytes_, "activation arena"));
   // What the host writes and reads each run is host memory: device memory is slow to read.
   NPUBANK_ASSIGN_OR_RETURN(
-      made->tokens, Buffer::AllocateHost(device_, largest_chunk_ * sizeof(int32_t), "tokens"));
-  NPUBANK_ASSIGN_OR_RETURN(made->span, Buffer::AllocateHost(device_, 2 * sizeof(int32_t), "span"));
-  NPUBANK_ASSIGN_OR_RETURN(made->logits,
-                           Buffer::AllocateHost(device_, vocabulary_ * sizeof(float), "logits"));
+      made->tokens,
+      Buffer::AllocateHost(npu_->device(), largest_chunk_ * sizeof(int32_t), "tokens"));
+  NPUBANK_ASSIGN_OR_RETURN(made->span,
+                           Buffer::AllocateHost(npu_->device(), 2 * sizeof(int32_t), "span"));
+  NPUBANK_ASSIGN_OR_RETURN(
+      made->logits, Buffer::AllocateHost(npu_->device(), vocabulary_ * sizeof(float), "logits"));
   return made;
 }
 
@@ -206,7 +209,7 @@ absl::Status Session::RunChunk(Submodel& submodel, absl::Span<const int32_t> tok
     Submodel::Places places;
     places.arena = workspace_->arena ? workspace_->arena->address() : nullptr;
     places.value = [this](const SubmodelValue& value) { return Place(value); };
-    NPUBANK_RETURN_IF_ERROR(submodel.Record(device_, workspace_->queue, places));
+    NPUBANK_RETURN_IF_ERROR(submodel.Record(npu_->device(), workspace_->queue, places));
   }
   std::memcpy(workspace_->tokens.address(), tokens.data(), tokens.size() * sizeof(int32_t));
   const int32_t span[] = {static_cast<int32_t>(position_), static_cast<int32_t>(tokens.size())};

@@ -2,7 +2,7 @@
 //
 //   std::vector<std::string> blobs = {prefill, kvcache};  // from compiler_stub/compile.h
 //   NPUBANK_ASSIGN_OR_RETURN(auto session,
-//                            Session::Load(device, memory, bank, blobs, checkpoint->index(), {}));
+//                            Session::Load(npu, bank, blobs, checkpoint->index(), {}));
 //   NPUBANK_ASSIGN_OR_RETURN(absl::Span<const float> logits, session->Feed({1, 403, 407}));
 //   int32_t next = Argmax(logits);
 //   session->Pause();                                     // another model's turn
@@ -46,7 +46,7 @@
 #include "npubank/lazy_tensor/sources/source_index.h"
 #include "npubank/runtime/level_zero/buffer.h"
 #include "npubank/runtime/level_zero/commands.h"
-#include "npubank/runtime/level_zero/device.h"
+#include "npubank/runtime/npu.h"
 #include "npubank/runtime/submodel.h"
 
 namespace npubank {
@@ -62,8 +62,7 @@ struct SessionOptions {
 
 class Session {
  public:
-  static absl::StatusOr<std::unique_ptr<Session>> Load(std::shared_ptr<level_zero::Device> device,
-                                                       std::shared_ptr<DeviceMemory> memory,
+  static absl::StatusOr<std::unique_ptr<Session>> Load(std::shared_ptr<Npu> npu,
                                                        std::shared_ptr<Bank> bank,
                                                        absl::Span<const std::string> blobs,
                                                        std::shared_ptr<const SourceIndex> index,
@@ -115,8 +114,7 @@ class Session {
   Submodel& Choose(size_t tokens);
   absl::Status RunChunk(Submodel& submodel, absl::Span<const int32_t> tokens);
 
-  std::shared_ptr<level_zero::Device> device_;
-  std::shared_ptr<DeviceMemory> memory_;
+  std::shared_ptr<Npu> npu_;
   std::shared_ptr<Bank> bank_;
   int64_t context_ = 0;
   int64_t vocabulary_ = 0;

@@ -4,7 +4,6 @@
 
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/runtime/level_zero/software_npu_extension.h"
-#include "npubank/runtime/npu.h"
 
 namespace npubank {
 
@@ -14,7 +13,7 @@ absl::StatusOr<BankPlace> BankPlace::Open(level_zero::DeviceChoice choice, int w
   npu_options.memory.strategy = strategy;
   npu_options.memory.notice = [](absl::string_view) {};  // reports say it: memory->notices()
   NPUBANK_ASSIGN_OR_RETURN(const std::shared_ptr<Npu> npu, Npu::Open(std::move(npu_options)));
-  BankPlace place = {.device = npu->device(), .memory = npu->memory(), .bank = nullptr};
+  BankPlace place = {.npu = npu, .device = npu->device(), .memory = npu->memory(), .bank = nullptr};
   NPUBANK_ASSIGN_OR_RETURN(place.bank, npu->MakeBank(std::move(options)));
   return place;
 }

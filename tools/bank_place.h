@@ -14,10 +14,13 @@
 #include "npubank/bank/bank.h"
 #include "npubank/runtime/level_zero/device.h"
 #include "npubank/runtime/memory/npu_memory.h"
+#include "npubank/runtime/npu.h"
 
 namespace npubank {
 
 struct BankPlace {
+  std::shared_ptr<Npu> npu;
+  // The parts of it.
   std::shared_ptr<level_zero::Device> device;
   std::shared_ptr<NpuMemory> memory;
   std::shared_ptr<Bank> bank;

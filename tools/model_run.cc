@@ -125,7 +125,7 @@ absl::Status ModelRun::LoadWeights(const ModelRunOptions& options, const BankPla
   session.evaluate.progress = [&](const LoadProgress& progress) {
     bar.Show(progress.bytes_done, progress.bytes_total, progress.tensor);
   };
-  NPUBANK_ASSIGN_OR_RETURN(session_, Session::Load(place.device, place.memory, place.bank, blobs,
+  NPUBANK_ASSIGN_OR_RETURN(session_, Session::Load(place.npu, place.bank, blobs,
                                                    checkpoint->index(), session));
   return absl::OkStatus();
 }

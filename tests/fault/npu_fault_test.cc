@@ -18,6 +18,7 @@
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/runtime/memory/npu_memory.h"
+#include "npubank/runtime/npu.h"
 #include "npubank/runtime/session.h"
 #include "npubank/tests/support/driver_statistics.h"
 #include "npubank/tests/support/npu_switches.h"
@@ -93,20 +94,22 @@ class NpuFaultTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, 
   absl::StatusOr<std::shared_ptr<NpuMemory>> MakeMemory(const std::shared_ptr<Device>& device) {
     return NpuMemory::Create(device, {.strategy = strategy_, .notice = [](absl::string_view) {}});
   }
+  absl::StatusOr<std::shared_ptr<Npu>> OpenNpu() {
+    NpuOptions options = {.device = DeviceChoice::kSoftware, .workers = 0};
+    options.memory = {.strategy = strategy_, .notice = [](absl::string_view) {}};
+    return Npu::Open(std::move(options));
+  }
 
   // Opens the device, loads both submodels and feeds a prompt that needs both; puts the
   // session to sleep and feeds the same again: the last logits.
   absl::StatusOr<std::vector<float>> LoadAndRun() {
-    NPUBANK_ASSIGN_OR_RETURN(auto device,
-                             Persist([] { return Device::Open(DeviceChoice::kSoftware); }));
-    NPUBANK_ASSIGN_OR_RETURN(auto memory, Persist([&] { return MakeMemory(device); }));
+    NPUBANK_ASSIGN_OR_RETURN(auto npu, Persist([&] { return OpenNpu(); }));
     // Sampling a tensor that the host cannot touch makes a hundred calls that are all alike; those
     // of small tensors are in SleepAndWake.
-    auto bank = Bank::Create(memory, {.share_content = false});
+    NPUBANK_ASSIGN_OR_RETURN(auto bank, npu->MakeBank({.share_content = false}));
     NPUBANK_ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::Open(model_.folder()));
     NPUBANK_ASSIGN_OR_RETURN(auto session, Persist([&] {
-                               return Session::Load(device, memory, bank, blobs_,
-                                                    checkpoint->index(), {});
+                               return Session::Load(npu, bank, blobs_, checkpoint->index(), {});
                              }));
     checkpoint.reset();
     EXPECT_EQ(LiveSourceBytes(), 0u);
@@ -226,14 +229,12 @@ INSTANTIATE_TEST_SUITE_P(
 class LostJobTest : public NpuFaultTest {};
 
 TEST_P(LostJobTest, WhatWasNotFedDoesNotCountAndIsFedAgain) {
-  auto device = Device::Open(DeviceChoice::kSoftware);
-  ASSERT_TRUE(device.ok()) << device.status();
-  auto memory = MakeMemory(*device);
-  ASSERT_TRUE(memory.ok()) << memory.status();
+  const auto npu = OpenNpu();
+  ASSERT_TRUE(npu.ok()) << npu.status();
   const auto checkpoint = Checkpoint::Open(model_.folder());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-  auto session = Session::Load(*device, *memory, Bank::Create(*memory, {}), blobs_,
-                               (*checkpoint)->index(), {});
+  auto session =
+      Session::Load(*npu, (*npu)->MakeBank({}).value(), blobs_, (*checkpoint)->index(), {});
   ASSERT_TRUE(session.ok()) << session.status();
   const std::vector<int32_t> prompt = {1, 2, 3, 4, 5, 6, 7};
   software_->pfnFailCall("zeCommandQueueExecuteCommandLists", 2, 0, ZE_RESULT_ERROR_DEVICE_LOST);

@@ -29,8 +29,7 @@ absl::StatusOr<int32_t> NextToken(const std::string& folder, uint64_t* source_by
     ASSIGN(std::string blob, Compile(*model, options));
     blobs.push_back(blob);
   }
-  ASSIGN(auto session,
-         Session::Load(npu->device(), npu->memory(), bank, blobs, model->index(), {}));
+  ASSIGN(auto session, Session::Load(npu, bank, blobs, model->index(), {}));
   model.reset();  // every weight is on the device now, once
   *source_bytes_after_load = LiveSourceBytes();
   ASSIGN(absl::Span<const float> logits, session->Feed({1, 40, 47}));

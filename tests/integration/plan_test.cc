@@ -57,8 +57,7 @@ class PlanTest : public NpuTest {
   }
 
   std::unique_ptr<Session> Load(const std::vector<std::string>& blobs) const {
-    auto session =
-        Session::Load(place_.device, place_.memory, place_.bank, blobs, checkpoint_->index(), {});
+    auto session = Session::Load(place_.npu, place_.bank, blobs, checkpoint_->index(), {});
     EXPECT_TRUE(session.ok()) << session.status();
     return *std::move(session);
   }

@@ -91,7 +91,7 @@ class SessionOrdersTest : public NpuTest {
 
   std::unique_ptr<Session> Load(int model) {
     const std::string folder = compiled_[model].files.folder();
-    auto session = Session::Load(place_.device, place_.memory, place_.bank, compiled_[model].blobs,
+    auto session = Session::Load(place_.npu, place_.bank, compiled_[model].blobs,
                                  Checkpoint::Open(folder).value()->index(), {});
     EXPECT_TRUE(session.ok()) << session.status();
     return session.ok() ? *std::move(session) : nullptr;

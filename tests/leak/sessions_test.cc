@@ -42,8 +42,7 @@ class SessionsLeakTest : public NpuTest {
       EXPECT_TRUE(blob.ok()) << blob.status();
       blobs.push_back(*std::move(blob));
     }
-    auto session =
-        Session::Load(place_.device, place_.memory, place_.bank, blobs, (*checkpoint)->index(), {});
+    auto session = Session::Load(place_.npu, place_.bank, blobs, (*checkpoint)->index(), {});
     EXPECT_TRUE(session.ok()) << session.status();
     return session.ok() ? *std::move(session) : nullptr;
   }

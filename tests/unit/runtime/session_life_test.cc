@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "npubank/compiler_stub/compile.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/lazy_tensor/recipe_list.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/runtime/session.h"
 #include "npubank/tests/support/npu_fixture.h"
@@ -36,7 +37,7 @@ class SessionLifeTest : public NpuTest {
       EXPECT_TRUE(blob.ok()) << blob.status();
       blobs.push_back(*std::move(blob));
     }
-    auto session = Session::Load(place_.device, place_.memory, place_.bank, blobs, index_, {});
+    auto session = Session::Load(place_.npu, place_.bank, blobs, index_, {});
     EXPECT_TRUE(session.ok()) << session.status();
     return session.ok() ? *std::move(session) : nullptr;
   }
@@ -65,6 +66,32 @@ TEST_F(SessionLifeTest, APauseGivesTheArenaBackAndTheConversationGoesOn) {
   EXPECT_EQ(Feed(*session, {3}), expected);
   EXPECT_EQ(Driver().live_bytes, running);
   EXPECT_EQ(index_->opens(), 1u) << "nothing had left: no file is needed";
+}
+
+// Two submodels, one set of weights: what the second registers are hits, of which nothing is made.
+TEST_F(SessionLifeTest, ALoadMakesARecipePerUniqueTensorAndOpensEachFileOnce) {
+  const uint64_t made = RecipeList::RecipesMade();
+  auto session = Load(model_);
+  const BankTotals totals = place_.bank->Totals();
+  EXPECT_EQ(totals.hits, totals.unique_tensors) << "kvcache has what prefill has";
+  EXPECT_EQ(RecipeList::RecipesMade() - made, totals.unique_tensors);
+  EXPECT_EQ(index_->opens(), index_->file_count());
+}
+
+// Equal names, equal shapes, other files: each gets its own bytes.
+TEST_F(SessionLifeTest, TwoModelsWithEqualTensorNamesInOneBankShareNothing) {
+  CheckpointShape shape = TinyShape();
+  shape.seed += 1;
+  const TestModel other(shape);
+  auto first = Load(model_);
+  const BankTotals alone = place_.bank->Totals();
+  const Logits expected = Feed(*first, {1, 5, 9});
+  auto second = Load(other);
+  EXPECT_NE(Feed(*second, {1, 5, 9}), expected);
+  const BankTotals both = place_.bank->Totals();
+  EXPECT_EQ(both.unique_tensors, 2 * alone.unique_tensors);
+  first->Rewind();
+  EXPECT_EQ(Feed(*first, {1, 5, 9}), expected);
 }
 
 TEST_F(SessionLifeTest, ASleepGivesEverythingBackAndTheNextFeedBringsItBack) {
@@ -173,8 +200,7 @@ TEST_F(TwoModelsTest, WhileTheFirstStillRunsTheSecondIsRefusedByName) {
     compile.name = "kvcache";
     compile.context = 32;
     const std::string blob = Compile(*checkpoint, compile).value();
-    return Session::Load(place_.device, place_.memory, place_.bank, {blob}, checkpoint->index(),
-                         {});
+    return Session::Load(place_.npu, place_.bank, {blob}, checkpoint->index(), {});
   }();
   EXPECT_TRUE(absl::IsResourceExhausted(second.status())) << second.status();
   EXPECT_TRUE(absl::StrContains(second.status().message(), "leased")) << second.status();

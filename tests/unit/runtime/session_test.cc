@@ -108,8 +108,7 @@ TEST_F(SessionTest, SubmodelsOfDifferentContextsDoNotMakeASession) {
     ASSERT_TRUE(blob.ok()) << blob.status();
     blobs.push_back(*blob);
   }
-  const auto session =
-      Session::Load(place_.device, place_.memory, place_.bank, blobs, (*checkpoint)->index(), {});
+  const auto session = Session::Load(place_.npu, place_.bank, blobs, (*checkpoint)->index(), {});
   EXPECT_EQ(session.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -129,8 +128,8 @@ TEST_F(SessionTest, StatesThatNoDeviceHoldsAreRefused) {
     state.placement = Placement::kState;
     blob.values.push_back(state);
   }
-  const auto session = Session::Load(place_.device, place_.memory, place_.bank,
-                                     {WriteSubmodelBlob(blob)}, (*checkpoint)->index(), {});
+  const auto session =
+      Session::Load(place_.npu, place_.bank, {WriteSubmodelBlob(blob)}, (*checkpoint)->index(), {});
   EXPECT_EQ(session.status().code(), absl::StatusCode::kInvalidArgument) << session.status();
   EXPECT_NE(session.status().message().find("state0"), absl::string_view::npos) << session.status();
 }
