@@ -100,6 +100,7 @@ absl::Status ModelTurns::Prepare() {
 }
 
 absl::Status ModelTurns::PutToSleep(SleepFigures& figures) {
+  const uint64_t imported = place_.memory->Usage().imported_bytes;
   for (Player& player : players_) {
     const absl::StatusOr<SleepReport> slept = player.run->Sleep();
     if (!slept.ok()) return Of(player, slept.status());
@@ -108,6 +109,7 @@ absl::Status ModelTurns::PutToSleep(SleepFigures& figures) {
     figures.bytes_without_way_back += slept->bytes_without_way_back;
   }
   current_ = nullptr;
+  figures.imported_bytes_given_back = imported - place_.memory->Usage().imported_bytes;
   figures.weight_bytes_left = place_.bank->Totals().device_bytes;
   figures.device_bytes = DeviceBytes();
   return absl::OkStatus();
@@ -165,6 +167,7 @@ AuditFigures ModelTurns::Audit() const {
   const AuditReport audit = place_.bank->Audit(figures.other_bytes);
   figures.weight_bytes = audit.device_bytes_booked;
   figures.counted_bytes = audit.device_bytes_counted;
+  figures.imported_bytes = audit.imported_bytes_counted;
   const absl::StatusOr<uint64_t> driver = place_.memory->DriverBytes();
   if (driver.ok()) figures.driver_bytes = *driver;
   figures.discrepancies = audit.discrepancies;

@@ -27,11 +27,26 @@ CheckpointShape TwoLayers() {
 
 class MemoryProgramsTest : public ::testing::Test {
  protected:
-  json Run(const std::string& memory) {
-    const ProgramResult result =
-        RunProgram({NPUBANK_BIN "/bank-run", "--device", "software", "--model", model_.folder(),
-                    "--memory", memory, "--weights", "keep", "--chunk", "4", "--prompt-ids",
-                    "1,2,3,4,5,6,7", "--tokens", "4", "--report", "json"});
+  json Run(const std::string& memory, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {NPUBANK_BIN "/bank-run",
+                                          "--device",
+                                          "software",
+                                          "--model",
+                                          model_.folder(),
+                                          "--memory",
+                                          memory,
+                                          "--weights",
+                                          "keep",
+                                          "--chunk",
+                                          "4",
+                                          "--prompt-ids",
+                                          "1,2,3,4,5,6,7",
+                                          "--tokens",
+                                          "4",
+                                          "--report",
+                                          "json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = RunProgram(arguments);
     EXPECT_EQ(result.exit_status, 0) << result.error;
     EXPECT_THAT(result.error, ::testing::Not(HasSubstr("driver"))) << "the report has said it";
     const json report = json::parse(result.out, nullptr, false);
@@ -61,7 +76,7 @@ TEST_F(MemoryProgramsTest, EveryStrategyRunsOnEveryDriverAndSaysOnceWhatItLacks)
         for (const std::string memory : {"auto", "committed", "placed", "tiled", "imported"}) {
           SCOPED_TRACE(memory + (virtual_memory ? ", virtual memory" : "") +
                        (import ? ", import" : "") + (host_access ? ", host access" : ""));
-          const json report = Run(memory);
+          const json report = Run(memory, {"--sleep"});
           EXPECT_EQ(report["ids"], ids);
           const bool imports = memory == "auto" || memory == "imported";
           const bool tiles = imports || memory == "tiled";
@@ -74,6 +89,11 @@ TEST_F(MemoryProgramsTest, EveryStrategyRunsOnEveryDriverAndSaysOnceWhatItLacks)
                     (tiles && !virtual_memory) + (imports && !import));
           EXPECT_EQ(report["imported_bytes"] > 0, imports && import);
           EXPECT_EQ(report["device_weight_bytes"] == 0, imports && import);
+          EXPECT_EQ(report["audit"]["clean"], true) << report["audit"];
+          EXPECT_EQ(report["audit"]["imported_bytes"], report["imported_bytes"]);
+          EXPECT_EQ(report["sleep"]["imported_bytes_given_back"], report["imported_bytes"]);
+          EXPECT_EQ(report["sleep"]["bytes_given_back"], report["device_weight_bytes"]);
+          EXPECT_EQ(report["sleep"]["same_ids"], true);
         }
       }
     }

@@ -67,7 +67,7 @@ std::string AuditInWords(const AuditFigures& audit) {
   if (!audit.discrepancies.empty()) return absl::StrJoin(audit.discrepancies, "; ");
   return absl::StrCat("OK: weights ", Mebibytes(audit.weight_bytes), " + activations ",
                       Mebibytes(audit.other_bytes), ", counted ", Mebibytes(audit.counted_bytes),
-                      "; driver ",
+                      "; imported ", Mebibytes(audit.imported_bytes), "; driver ",
                       audit.driver_bytes ? Mebibytes(*audit.driver_bytes) : "cannot be asked");
 }
 
@@ -109,7 +109,8 @@ void AppendSpeed(std::string& out, const RunReport& report) {
 
 void AppendSleep(std::string& out, const SleepFigures& sleep) {
   ReportLine(out, "slept",
-             absl::StrCat("weights gave ", Mebibytes(sleep.bytes_given_back), " back; ",
+             absl::StrCat("weights gave ", Mebibytes(sleep.bytes_given_back), " and ",
+                          Mebibytes(sleep.imported_bytes_given_back), " of imports back; ",
                           Mebibytes(sleep.weight_bytes_left), " stayed (leased ",
                           Mebibytes(sleep.bytes_leased), ", without a way back ",
                           Mebibytes(sleep.bytes_without_way_back), "); the driver held ",
@@ -174,11 +175,9 @@ Json TurnsAsJson(const std::vector<TurnReport>& turns) {
 }
 
 Json AuditAsJson(const AuditFigures& audit) {
-  Json json = {{"clean", audit.discrepancies.empty()},
-               {"weight_bytes", audit.weight_bytes},
-               {"other_bytes", audit.other_bytes},
-               {"counted_bytes", audit.counted_bytes},
-               {"driver_bytes", nullptr},
+  Json json = {{"clean", audit.discrepancies.empty()},   {"weight_bytes", audit.weight_bytes},
+               {"other_bytes", audit.other_bytes},       {"counted_bytes", audit.counted_bytes},
+               {"imported_bytes", audit.imported_bytes}, {"driver_bytes", nullptr},
                {"discrepancies", audit.discrepancies}};
   if (audit.driver_bytes) json["driver_bytes"] = *audit.driver_bytes;
   return json;
@@ -186,6 +185,7 @@ Json AuditAsJson(const AuditFigures& audit) {
 
 Json SleepAsJson(const SleepFigures& sleep) {
   return {{"bytes_given_back", sleep.bytes_given_back},
+          {"imported_bytes_given_back", sleep.imported_bytes_given_back},
           {"bytes_leased", sleep.bytes_leased},
           {"bytes_without_way_back", sleep.bytes_without_way_back},
           {"weight_bytes_left", sleep.weight_bytes_left},

@@ -40,12 +40,13 @@
 //   peak_file_backed_bytes    most pages of mapped files: imported weights, which are no copies
 //   load_seconds              open, compile, register, evaluate
 //   compile_seconds           the part of it that submodels compiled beforehand would not need
-//   audit                     {clean, weight_bytes, other_bytes, counted_bytes, driver_bytes,
-//                             discrepancies}: the bank's books, and what arenas and caches hold,
-//                             against the count of the device's memory and the driver's own
-//   sleep                     with --sleep: {bytes_given_back, bytes_leased,
-//                             bytes_without_way_back, weight_bytes_left, device_bytes,
-//                             wake_seconds, bytes_brought_back, same_ids}
+//   audit                     {clean, weight_bytes, other_bytes, counted_bytes, imported_bytes,
+//                             driver_bytes, discrepancies}: the bank's books, and what arenas and
+//                             caches hold, against the count of the device's memory and the
+//                             driver's own
+//   sleep                     with --sleep: {bytes_given_back, imported_bytes_given_back,
+//                             bytes_leased, bytes_without_way_back, weight_bytes_left,
+//                             device_bytes, wake_seconds, bytes_brought_back, same_ids}
 // One model in one turn has the keys of its model and turn once more beside the others: ids, text,
 // prompt_tokens, generated_tokens, submodels, first_token_seconds, prompt_tokens_per_second,
 // generated_tokens_per_second; 0 when nothing was run.
@@ -101,6 +102,7 @@ struct TurnReport {
 // What left when all models slept, and what it took to have them back.
 struct SleepFigures {
   uint64_t bytes_given_back = 0;
+  uint64_t imported_bytes_given_back = 0;  // pages of files, which are in no other count
   uint64_t bytes_leased = 0;
   uint64_t bytes_without_way_back = 0;
   uint64_t weight_bytes_left = 0;  // still on the device
@@ -114,6 +116,7 @@ struct AuditFigures {
   uint64_t weight_bytes = 0;
   uint64_t other_bytes = 0;  // arenas and caches
   uint64_t counted_bytes = 0;
+  uint64_t imported_bytes = 0;                // beside them
   std::optional<uint64_t> driver_bytes = {};  // none where the driver cannot be asked
   std::vector<std::string> discrepancies = {};
 };

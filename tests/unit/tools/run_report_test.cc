@@ -60,8 +60,10 @@ TEST(RunReportTest, AnAuditIsOkOrSaysWhatDiffers) {
   report.audit = {.weight_bytes = 1 << 20, .other_bytes = 1 << 19, .counted_bytes = 3 << 19};
   EXPECT_THAT(
       ReportAsText(report),
-      ContainsRegex("audit +OK: weights 1.00 MiB \\+ activations 0.50 MiB, counted 1.50 MiB; "
-                    "driver cannot be asked\n"));
+      ContainsRegex(
+          "audit +OK: weights 1.00 MiB \\+ activations 0.50 MiB, counted 1.50 MiB; imported "
+          "0.00 MiB; "
+          "driver cannot be asked\n"));
   EXPECT_EQ(AsJson(report)["audit"]["clean"], true);
   EXPECT_TRUE(AsJson(report)["audit"]["driver_bytes"].is_null());
 
@@ -79,7 +81,8 @@ TEST(RunReportTest, ASleepThatChangedWhatAModelSaysIsNotSaidQuietly) {
   RunReport report = OneTurn();
   EXPECT_THAT(ReportAsText(report), Not(HasSubstr("slept")));
   report.sleep = SleepFigures{.bytes_given_back = 1 << 20, .bytes_brought_back = 1 << 20};
-  EXPECT_THAT(ReportAsText(report), ContainsRegex("slept +weights gave 1.00 MiB back"));
+  EXPECT_THAT(ReportAsText(report),
+              ContainsRegex("slept +weights gave 1.00 MiB and 0.00 MiB of imports back"));
   EXPECT_THAT(ReportAsText(report),
               ContainsRegex("woke +1.00 MiB back in .*, and said the same\n"));
   report.sleep->same_ids = false;
