@@ -1,5 +1,5 @@
-// bank-inspect: prints what a bank held when its snapshot was taken, and the memory plan of a
-// compiled submodel.
+// bank-inspect: prints what a bank held when its snapshot was taken, the memory plan of a compiled
+// submodel, and the tensors that a checkpoint stores.
 //
 //   bank-inspect run.bank
 //   bank-inspect run.bank --format json
@@ -7,6 +7,7 @@
 //   bank-inspect diff before.bank after.bank
 //   bank-inspect leaks run.bank --format csv      # exit status 2 when there are any
 //   bank-inspect plan prefill.npbs --svg prefill.svg
+//   bank-inspect model model.safetensors
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -17,7 +18,9 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/files/snapshot.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/formats/open_index.h"
 #include "npubank/tools/command_line.h"
+#include "npubank/tools/reports/model_text.h"
 #include "npubank/tools/reports/plan_text.h"
 #include "npubank/tools/reports/snapshot_findings.h"
 #include "npubank/tools/reports/snapshot_text.h"
@@ -75,7 +78,7 @@ absl::StatusOr<int> Plan(const std::string& blob) {
 }
 
 absl::StatusOr<std::string> Format() {
-  NPUBANK_RETURN_IF_ERROR(RefuseFlags(kPlanFlags, "is for plan, not for snapshots"));
+  NPUBANK_RETURN_IF_ERROR(RefuseFlags(kPlanFlags, "is for plan only"));
   const std::string format = absl::GetFlag(FLAGS_format);
   if (format == "table" || format == "json" || format == "csv") return format;
   return absl::InvalidArgumentError(
@@ -111,13 +114,26 @@ absl::StatusOr<int> Dump(const std::string& path) {
   return 0;
 }
 
+absl::StatusOr<int> Model(const std::string& path) {
+  NPUBANK_RETURN_IF_ERROR(RefuseFlags({"sort"}, "is for snapshots, not for model"));
+  NPUBANK_ASSIGN_OR_RETURN(const std::string format, Format());
+  NPUBANK_ASSIGN_OR_RETURN(const OpenedIndex model, OpenIndex(path));
+  const std::string filter = absl::GetFlag(FLAGS_filter);
+  Print(format == "json"  ? ModelAsJson(*model.index, filter)
+        : format == "csv" ? ModelAsCsv(*model.index, filter)
+                          : ModelAsTable(*model.index, filter));
+  return 0;
+}
+
 absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
   if (arguments.size() == 1) return Dump(arguments[0]);
   if (arguments.size() == 2 && arguments[0] == "plan") return Plan(arguments[1]);
+  if (arguments.size() == 2 && arguments[0] == "model") return Model(arguments[1]);
   if (arguments.size() == 2 && arguments[0] == "leaks") return Leaks(arguments[1]);
   if (arguments.size() == 3 && arguments[0] == "diff") return Diff(arguments[1], arguments[2]);
   return absl::InvalidArgumentError(
-      "give one file: bank-inspect SNAPSHOT, leaks SNAPSHOT or plan BLOB; or two: diff A B");
+      "give one file: bank-inspect SNAPSHOT, leaks SNAPSHOT, plan BLOB or model PATH; or two: diff "
+      "A B");
 }
 
 }  // namespace

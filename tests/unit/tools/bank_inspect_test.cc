@@ -1,11 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "npubank/bank/files/snapshot.h"
 #include "npubank/tests/support/program.h"
+#include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/support/temporary_folder.h"
 #include "npubank/tools/reports/snapshot_text.h"
 
@@ -190,6 +193,68 @@ TEST_F(BankInspectTest, LeaksAreListedAndAreExitStatusTwo) {
   EXPECT_EQ(json.exit_status, 2);
   EXPECT_EQ(nlohmann::json::parse(json.out, nullptr, false).size(), 3u) << json.out;
   ExpectOneLine(RunProgram({BANK_INSPECT, "leaks", folder_.File("missing")}));
+}
+
+nlohmann::json ModelAsJson(const std::string& path) {
+  const ProgramResult result = RunProgram({BANK_INSPECT, "model", path, "--format", "json"});
+  EXPECT_EQ(result.exit_status, 0) << result.error;
+  return nlohmann::json::parse(result.out, nullptr, false);
+}
+
+TEST_F(BankInspectTest, ModelListsWhatAFileStoresWithoutAConfigOfAnyNetwork) {
+  const std::string header =
+      R"({"b":{"dtype":"F16","shape":[2,3],"data_offsets":[4,16]},"a\n":{"dtype":"I8","shape":[4],)"
+      R"("data_offsets":[0,4]}})";
+  const uint64_t length = header.size();
+  const std::string file = folder_.Write(
+      "any.safetensors", std::string(reinterpret_cast<const char*>(&length), sizeof(length)) +
+                             header + std::string(16, 'x'));
+  const nlohmann::json json = ModelAsJson(file);
+  ASSERT_EQ(json["tensors"].size(), 2u) << json;
+  const auto b = std::find_if(json["tensors"].begin(), json["tensors"].end(),
+                              [](const nlohmann::json& tensor) { return tensor["name"] == "b"; });
+  ASSERT_NE(b, json["tensors"].end());
+  EXPECT_EQ(*b, nlohmann::json({{"name", "b"},
+                                {"type", "F16"},
+                                {"shape", {2, 3}},
+                                {"bytes", 12},
+                                {"offset", 8 + length + 4},
+                                {"file", file}}));
+  const ProgramResult table = RunProgram({BANK_INSPECT, "model", file, "--filter", "a"});
+  EXPECT_EQ(table.exit_status, 0) << table.error;
+  EXPECT_THAT(table.out, ContainsRegex("a.n +I8 +\\[4\\] +4 +"));
+  EXPECT_THAT(table.out, HasSubstr("\n1 shown of 2 tensors in 1 file, 16 bytes\n"));
+  const ProgramResult csv = RunProgram({BANK_INSPECT, "model", file, "--format", "csv"});
+  EXPECT_EQ(csv.out.rfind("name,type,shape,bytes,offset,file\n", 0), 0u) << csv.out;
+}
+
+TEST_F(BankInspectTest, ModelListsFoldersShardsAndBlocks) {
+  const nlohmann::json whole = ModelAsJson(StoriesFolder());
+  EXPECT_EQ(whole["totals"], nlohmann::json({{"tensors", 47}, {"bytes", 260032 * 4}}));
+  EXPECT_EQ(whole["files"].size(), 1u);
+  const TemporaryFolder shards;
+  WriteShardedStories(shards.path());
+  const nlohmann::json sharded = ModelAsJson(shards.path());
+  EXPECT_EQ(sharded["totals"], whole["totals"]);
+  EXPECT_EQ(sharded["files"].size(), 2u);
+  const nlohmann::json gguf = ModelAsJson(StoriesGguf());
+  const auto find = [&](const std::string& name) {
+    for (const nlohmann::json& tensor : gguf["tensors"])
+      if (tensor["name"] == name) return tensor;
+    return nlohmann::json();
+  };
+  const nlohmann::json gate = find("blk.0.ffn_gate.weight");
+  EXPECT_EQ(gate["type"], "Q4_0");
+  EXPECT_EQ(gate["shape"], nlohmann::json({192, 64})) << "in elements";
+  EXPECT_EQ(gate["bytes"], 192 * 64 / 32 * 18) << "as they are stored";
+  EXPECT_EQ(find("blk.0.attn_norm.weight")["type"], "F32");
+}
+
+TEST_F(BankInspectTest, ModelSaysInOneLineWhatIsNoCheckpoint) {
+  ExpectOneLine(RunProgram({BANK_INSPECT, "model", folder_.File("missing")}));
+  ExpectOneLine(RunProgram({BANK_INSPECT, "model", folder_.path()}));
+  ExpectOneLine(RunProgram({BANK_INSPECT, "model", file_}));
+  ExpectOneLine(RunProgram({BANK_INSPECT, "model", StoriesFolder(), "--sort", "name"}));
 }
 
 TEST_F(BankInspectTest, SaysInOneLineWhatIsWrong) {
