@@ -62,7 +62,7 @@ absl::StatusOr<Lease> Loader::MakeResident(Uid uid, const Cancelled& cancelled) 
 
 // What a tensor of a load is made of, as far as that says where it is imported from.
 struct Loader::Wanted {
-  Digest digest;
+  Digest cache_key;
   uint64_t bytes = 0;
   RecipePtr recipe;         // or, when null,
   Description description;  // of the first owner who has one
@@ -89,7 +89,7 @@ std::vector<Loader::Wanted> Loader::WantedOf(absl::Span<const OwnedTensor> tenso
     for (const Entry* entry : books.entries) {
       if (!uids.contains(entry->uid.value)) continue;
       Wanted& tensor = wanted.emplace_back();
-      tensor.digest = entry->digest;
+      tensor.cache_key = CacheKey(entry->digest, entry->stamp);
       tensor.bytes = entry->type.bytes();
       tensor.recipe = entry->recipe;
       if (entry->recipe != nullptr || entry->host_copy != nullptr) continue;
@@ -110,7 +110,7 @@ std::unique_ptr<ImportPlan> Loader::PlanImports(absl::Span<const OwnedTensor> te
     if (const std::optional<ImportRange> stored = tensor.StoredRange()) {
       ranges.push_back(*stored);
     } else if (cache_ != nullptr) {
-      if (const std::optional<CachedBytes> cached = cache_->Find(tensor.digest, tensor.bytes))
+      if (const std::optional<CachedBytes> cached = cache_->Find(tensor.cache_key, tensor.bytes))
         ranges.push_back({cached->file->identity(), cached->offset, cached->bytes});
     }
   }
@@ -128,13 +128,13 @@ absl::StatusOr<Lease> Loader::Run(Evaluation& evaluation, const Cancelled& cance
     return status;
   }
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-  const Digest digest = evaluation.digest();
+  const Digest cache_key = CacheKey(evaluation.digest(), evaluation.stamp());
   Lease lease = Publish(evaluation, {.memory = std::move(loaded->memory),
                                      .seconds = taken.count(),
                                      .content = {},
                                      .others = {},
                                      .origin = loaded->origin});
-  if (loaded->cacheable) AddToCache(digest, *registry_->MemoryOf(lease));  // nobody waits for it
+  if (loaded->cacheable) AddToCache(cache_key, *registry_->MemoryOf(lease));  // nobody waits for it
   return lease;
 }
 
@@ -174,13 +174,14 @@ absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation,
 absl::StatusOr<bool> Loader::LoadFromCache(const Evaluation& evaluation, Loaded& loaded) const {
   const uint64_t bytes = evaluation.type().bytes();
   if (cache_ == nullptr || bytes == 0) return false;
-  const std::optional<CachedBytes> cached = cache_->Find(evaluation.digest(), bytes);
+  const std::optional<CachedBytes> cached =
+      cache_->Find(CacheKey(evaluation.digest(), evaluation.stamp()), bytes);
   if (!cached.has_value()) return false;
   MemoryOr memory = ImportOrPlace(
       bytes, [&] { return evaluator_.Import(*cached, evaluation.name()); },
       [&] { return evaluator_.Fetch(*cached, evaluation.name()); });
   if (absl::IsDataLoss(memory.status())) {
-    cache_->Distrust(evaluation.digest(), memory.status());
+    cache_->Distrust(CacheKey(evaluation.digest(), evaluation.stamp()), memory.status());
     return false;
   }
   NPUBANK_RETURN_IF_ERROR(memory.status());  // the device's, which evaluating would meet as well
@@ -190,8 +191,8 @@ absl::StatusOr<bool> Loader::LoadFromCache(const Evaluation& evaluation, Loaded&
 }
 
 // A cache that cannot be written costs the next start some time; its report says so.
-void Loader::AddToCache(const Digest& digest, DeviceAllocation& memory) const {
-  (void)cache_->Add(digest, memory.bytes(), [&](uint64_t offset, absl::Span<std::byte> out) {
+void Loader::AddToCache(const Digest& cache_key, DeviceAllocation& memory) const {
+  (void)cache_->Add(cache_key, memory.bytes(), [&](uint64_t offset, absl::Span<std::byte> out) {
     return device_->Read(memory, offset, out);
   });
 }

@@ -45,7 +45,7 @@ class Loader {
   std::vector<Wanted> WantedOf(absl::Span<const OwnedTensor> tensors) const;
   // False: not in the cache, or not usable there.
   absl::StatusOr<bool> LoadFromCache(const Evaluation& evaluation, Loaded& loaded) const;
-  void AddToCache(const Digest& digest, DeviceAllocation& memory) const;
+  void AddToCache(const Digest& cache_key, DeviceAllocation& memory) const;
   absl::StatusOr<Lease> Run(Evaluation& evaluation, const Cancelled& cancelled) const;
   absl::StatusOr<Loaded> Load(const Evaluation& evaluation, const Cancelled& cancelled) const;
   using MemoryOr = absl::StatusOr<std::shared_ptr<DeviceAllocation>>;

@@ -24,30 +24,32 @@ absl::StatusOr<LazyTensor> Handle(absl::StatusOr<RecipePtr> recipe) {
 }  // namespace
 
 struct LazyTensor::State {
-  State(TensorType tensor_type, const Digest& tensor_digest)
-      : type(std::move(tensor_type)), digest(tensor_digest) {}
+  State(TensorType tensor_type, const Digest& tensor_digest, const Digest& tensor_stamp)
+      : type(std::move(tensor_type)), digest(tensor_digest), stamp(tensor_stamp) {}
   const TensorType type;
   const Digest digest;
+  const Digest stamp;
   Mutex mutex;
   RecipePtr recipe ABSL_GUARDED_BY(mutex);
   Description description ABSL_GUARDED_BY(mutex);
 };
 
 LazyTensor::LazyTensor(RecipePtr recipe)
-    : state_(std::make_shared<State>(recipe->type(), recipe->digest())) {
+    : state_(std::make_shared<State>(recipe->type(), recipe->digest(), recipe->stamp())) {
   MutexLock lock(state_->mutex);
   state_->recipe = std::move(recipe);
 }
 
 LazyTensor::LazyTensor(Description description)
-    : state_(
-          std::make_shared<State>(description.list->type(description.root), description.digest())) {
+    : state_(std::make_shared<State>(description.list->type(description.root), description.digest(),
+                                     description.stamp())) {
   MutexLock lock(state_->mutex);
   state_->description = std::move(description);
 }
 
 const TensorType& LazyTensor::type() const { return state_->type; }
 const Digest& LazyTensor::digest() const { return state_->digest; }
+const Digest& LazyTensor::stamp() const { return state_->stamp; }
 Uid LazyTensor::uid() const { return Uid::Of(state_->digest); }
 
 RecipePtr LazyTensor::recipe() const {

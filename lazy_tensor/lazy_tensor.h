@@ -69,6 +69,8 @@ class LazyTensor {
 
   const TensorType& type() const;
   const Digest& digest() const;
+  // What is checked beside the digest and is not part of it (recipe_op.h).
+  const Digest& stamp() const;
   Uid uid() const;
 
   bool detached() const;

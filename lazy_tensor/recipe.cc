@@ -45,8 +45,15 @@ absl::StatusOr<RecipePtr> Recipe::Make(RecipeOp op, std::vector<RecipePtr> input
   recipe->inputs_ = std::move(inputs);
   recipe->type_ = std::move(type);
   std::vector<Digest> digests;
-  for (const RecipePtr& input : recipe->inputs_) digests.push_back(input->digest_);
+  std::vector<Digest> stamps;
+  for (const RecipePtr& input : recipe->inputs_) {
+    digests.push_back(input->digest_);
+    stamps.push_back(input->stamp_);
+  }
   recipe->digest_ = OperationDigest(recipe->op_, recipe->type_, digests);
+  const auto* constant = std::get_if<ConstantOp>(&recipe->op_);
+  recipe->stamp_ = constant != nullptr ? ConstantStamp(constant->hold->source().samples())
+                                       : OperationStamp(stamps);
   recipe->depth_ = depth;
   recipe->operands_ = operands;
   return RecipePtr(std::move(recipe));

@@ -73,6 +73,8 @@ class Recipe {
 
   const TensorType& type() const { return type_; }
   const Digest& digest() const { return digest_; }
+  // What is checked beside the digest and is not part of it (recipe_op.h).
+  const Digest& stamp() const { return stamp_; }
   const RecipeOp& op() const { return op_; }
   absl::Span<const RecipePtr> inputs() const { return inputs_; }
   int depth() const { return depth_; }
@@ -93,6 +95,7 @@ class Recipe {
   std::vector<RecipePtr> inputs_;
   TensorType type_;
   Digest digest_;
+  Digest stamp_;
   int depth_ = 1;
   int64_t operands_ = 1;  // elements of leaves that make one element
 };

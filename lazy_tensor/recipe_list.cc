@@ -107,6 +107,7 @@ absl::Status RecipeList::BindSources() {
 
 absl::Status RecipeList::Fold() {
   std::vector<Digest> digests;
+  std::vector<Digest> stamps;
   std::vector<int> depths;
   size_t input_count = 0;
   std::vector<TensorType> types;
@@ -114,9 +115,11 @@ absl::Status RecipeList::Fold() {
     absl::StatusOr<EncodedRecipes::Node> read = encoded_.node(i);
     if (!read.ok()) return Annotate(read.status(), absl::StrCat("recipe step ", i));
     std::vector<Digest> inputs;
+    std::vector<Digest> input_stamps;
     int depth = 1;
     for (const uint32_t input : read->inputs) {
       inputs.push_back(digests[input]);
+      input_stamps.push_back(stamps[input]);
       depth = std::max(depth, depths[input] + 1);
     }
     input_count += inputs.size();
@@ -125,21 +128,26 @@ absl::Status RecipeList::Fold() {
                                                      " steps deep, with ", input_count,
                                                      " inputs up to it: too much"));
     }
-    if (std::holds_alternative<ConstantOp>(read->op)) {
-      NPUBANK_ASSIGN_OR_RETURN(digests.emplace_back(), LeafDigest(*read));
+    if (const auto* constant = std::get_if<ConstantOp>(&read->op)) {
+      NPUBANK_ASSIGN_OR_RETURN(const uint32_t number, FindLeaf(*read));
+      const SourceIndex::File& file = index_->file(number);
+      digests.push_back(ConstantDigest(file.identity, constant->offset, read->type));
+      stamps.push_back(ConstantStamp(file.samples));
     } else {
       digests.push_back(OperationDigest(read->op, read->type, inputs));
+      stamps.push_back(OperationStamp(input_stamps));
     }
     depths.push_back(depth);
     types.push_back(std::move(read->type));
   }
   for (size_t i = 0; i < encoded_.root_count(); ++i) {
-    roots_.push_back({types[encoded_.root(i)], digests[encoded_.root(i)]});
+    const uint32_t root = encoded_.root(i);
+    roots_.push_back({types[root], digests[root], stamps[root]});
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Digest> RecipeList::LeafDigest(const EncodedRecipes::Node& node) const {
+absl::StatusOr<uint32_t> RecipeList::FindLeaf(const EncodedRecipes::Node& node) const {
   const auto& constant = std::get<ConstantOp>(node.op);
   if (node.source >= files_.size()) {
     return absl::InvalidArgumentError(absl::StrCat("tensor '", constant.name, "' lies in source ",
@@ -154,7 +162,7 @@ absl::StatusOr<Digest> RecipeList::LeafDigest(const EncodedRecipes::Node& node) 
         " at byte ", constant.offset, " of ", index_->file(file).name,
         " when the recipe was written: compile the model again"));
   }
-  return ConstantDigest(index_->file(file).identity, constant.offset, node.type);
+  return file;
 }
 
 absl::StatusOr<RecipePtr> RecipeList::Make(size_t root) const {

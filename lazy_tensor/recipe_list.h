@@ -54,6 +54,7 @@ class RecipeList {
   // As written; Make proves it.
   const TensorType& type(size_t root) const { return roots_[root].type; }
   const Digest& digest(size_t root) const { return roots_[root].digest; }
+  const Digest& stamp(size_t root) const { return roots_[root].stamp; }
   const std::shared_ptr<const SourceIndex>& index() const { return index_; }
 
   absl::StatusOr<RecipePtr> Make(size_t root) const;
@@ -69,6 +70,7 @@ class RecipeList {
   struct Root {
     TensorType type;
     Digest digest;
+    Digest stamp;
   };
   using Made = std::unordered_map<uint32_t, RecipePtr>;  // by node
 
@@ -76,7 +78,8 @@ class RecipeList {
       : encoded_(std::move(encoded)), index_(std::move(index)) {}
   absl::Status BindSources();
   absl::Status Fold();
-  absl::StatusOr<Digest> LeafDigest(const EncodedRecipes::Node& node) const;
+  // The file that the constant lies in, when the index agrees.
+  absl::StatusOr<uint32_t> FindLeaf(const EncodedRecipes::Node& node) const;
   absl::StatusOr<RecipePtr> MakeNode(uint32_t number, Made& made) const;
   void AppendDescription(uint32_t number, std::string& text) const;
 
@@ -93,6 +96,7 @@ struct Description {
 
   explicit operator bool() const { return list != nullptr; }
   const Digest& digest() const { return list->digest(root); }
+  const Digest& stamp() const { return list->stamp(root); }
   absl::StatusOr<RecipePtr> Make() const { return list->Make(root); }
   std::string Describe() const { return list->Describe(root); }
   std::optional<StoredConstant> Stored() const {

@@ -110,6 +110,16 @@ Digest OperationDigest(const RecipeOp& op, const TensorType& type,
   return std::visit(DigestOf{type, inputs}, op);
 }
 
+Digest ConstantStamp(const Digest& source_samples) {
+  return DigestBuilder("stamp").Add(source_samples).Finish();
+}
+
+Digest OperationStamp(absl::Span<const Digest> inputs) {
+  DigestBuilder builder("stamps");
+  for (const Digest& input : inputs) builder.Add(input);
+  return builder.Finish();
+}
+
 std::string OperationWords(const RecipeOp& op, const TensorType& type) {
   return std::visit(WordsOf{type}, op);
 }

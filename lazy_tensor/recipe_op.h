@@ -89,6 +89,11 @@ Digest ConstantDigest(const Digest& source_identity, uint64_t offset, const Tens
 // The digest of any other node of type `type` over inputs with these digests.
 Digest OperationDigest(const RecipeOp& op, const TensorType& type, absl::Span<const Digest> inputs);
 
+// What is checked beside a digest: the samples of every source below a node (sources/file_identity.h).
+// Equal digests with other stamps were made from other files.
+Digest ConstantStamp(const Digest& source_samples);
+Digest OperationStamp(absl::Span<const Digest> inputs);
+
 // The node in words, without its inputs.
 std::string OperationWords(const RecipeOp& op, const TensorType& type);
 

@@ -186,6 +186,7 @@ absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tenso
   entry->recipe = tensor.recipe();
   entry->uid = tensor.uid();
   entry->digest = tensor.digest();
+  entry->stamp = tensor.stamp();
   entry->name = std::string(name);
   if (entry->recipe != nullptr) {
     entry->words = entry->recipe->Describe();

@@ -84,6 +84,7 @@ struct Entry {
 
   Uid uid;
   Digest digest;
+  Digest stamp;  // of the sources it was registered with
   TensorType type;
   std::string name;       // the first it was registered under
   std::string words;      // its recipe in words
@@ -153,6 +154,7 @@ class Evaluation {
   const std::string& name() const { return entry_->name; }
   const TensorType& type() const { return entry_->type; }
   const Digest& digest() const { return entry_->digest; }
+  const Digest& stamp() const { return entry_->stamp; }
   // Null for a tensor that is only described, or was evicted: see way_back().
   const RecipePtr& recipe() const { return recipe_; }
   WayBack way_back() const;

@@ -94,6 +94,10 @@ struct CacheFile::Draft {
   CacheEntries entries;
 };
 
+Digest CacheKey(const Digest& recipe, const Digest& stamp) {
+  return DigestBuilder("cached").Add(recipe).Add(stamp).Finish();
+}
+
 absl::Status ReadPayload(const CachedBytes& cached, uint64_t offset, absl::Span<std::byte> out) {
   const absl::Status status = cached.file->Read(cached.offset + offset, out);
   return status.ok() ? status : absl::DataLossError(status.message());

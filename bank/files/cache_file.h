@@ -7,8 +7,9 @@
 //   NPUBANK_RETURN_IF_ERROR(cache->Save());
 //
 // The bank looks here before it transforms, and adds what it had to transform. A tensor is found by
-// its recipe's digest, which includes the identity of every source file, so a checkpoint that
-// changed never hits; recipes over buffers in memory are not kept, nor are stored tensors that need
+// CacheKey: its recipe's digest, which includes the identity of every source file, and its stamp, which
+// has samples of what is in them; so a checkpoint that changed never hits, also where the file system gives
+// another one the same identity; recipes over buffers in memory are not kept, nor are stored tensors that need
 // no transformation.
 //
 //   | seal (file_seal.h) | payload | payload ... | index (cache.fbs) |     payloads on 4096 bytes
@@ -57,7 +58,10 @@
 namespace npubank {
 
 // The version also stands for what transformations compute: it changes when their results do.
-inline constexpr FileKind kCacheFile{.magic = "NPUBCACH", .version = 1, .words = "weights cache"};
+inline constexpr FileKind kCacheFile{.magic = "NPUBCACH", .version = 2, .words = "weights cache"};
+
+// What a tensor is found by. Here "digest" is always this.
+Digest CacheKey(const Digest& recipe, const Digest& stamp);
 
 struct CacheOptions {
   std::string path;

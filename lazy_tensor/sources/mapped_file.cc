@@ -103,8 +103,7 @@ void MappedFile::Guard::Install() {
 
 std::unique_ptr<MappedFile> MappedFile::Map(int fd, uint64_t size, uint64_t offset) {
   Guard::Install();
-  void* const data =
-      mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(offset));
+  void* const data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(offset));
   if (data == MAP_FAILED) return nullptr;
   Guard* const guard = Guard::Take();
   guard->Watch(data, size);

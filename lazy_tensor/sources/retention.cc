@@ -37,8 +37,8 @@ struct Registry {
 
 }  // namespace
 
-Source::Source(std::string name, Digest identity, uint64_t size)
-    : name_(std::move(name)), identity_(identity), size_(size) {
+Source::Source(std::string name, Digest identity, uint64_t size, Digest samples)
+    : name_(std::move(name)), identity_(identity), size_(size), samples_(samples) {
   Registry& registry = Registry::Get();
   MutexLock lock(registry.mutex);
   registry.sources.insert(this);

@@ -14,43 +14,20 @@
 #include "npubank/lazy_tensor/base/mutex.h"
 #include "npubank/lazy_tensor/base/range.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/sources/file_identity.h"
 #include "npubank/lazy_tensor/sources/mapped_file.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 
 namespace npubank {
 namespace {
 
-// What makes a file the same file with the same contents.
-struct FileStamp {
-  uint64_t device = 0;
-  uint64_t inode = 0;
-  uint64_t size = 0;
-  int64_t mtime_seconds = 0;
-  int64_t mtime_nanoseconds = 0;
-
-  static FileStamp Of(const struct stat& facts) {
-    return {facts.st_dev, facts.st_ino, static_cast<uint64_t>(facts.st_size), facts.st_mtim.tv_sec,
-            facts.st_mtim.tv_nsec};
-  }
-  bool operator==(const FileStamp&) const = default;
-
-  Digest Identity() const {
-    return DigestBuilder("file")
-        .Add(static_cast<int64_t>(device))
-        .Add(static_cast<int64_t>(inode))
-        .Add(static_cast<int64_t>(size))
-        .Add(mtime_seconds)
-        .Add(mtime_nanoseconds)
-        .Finish();
-  }
-};
-
 class FileSource final : public Source {
  public:
-  FileSource(const std::string& path, FileDescriptor fd, const FileStamp& stamp, FileAccess access)
-      : Source(path, stamp.Identity(), stamp.size),
+  FileSource(const std::string& path, FileDescriptor fd, const FileIdentity& file,
+             FileAccess access)
+      : Source(path, file.identity, file.facts.size, file.samples),
         fd_(std::move(fd)),
-        stamp_(stamp),
+        facts_(file.facts),
         access_(access) {}
 
   bool persistent() const override { return true; }
@@ -93,9 +70,9 @@ class FileSource final : public Source {
   absl::Status CheckUnchanged() const override {
     struct stat facts;
     if (fstat(fd_.get(), &facts) != 0) return SystemError(errno, "cannot stat", name());
-    const FileStamp now = FileStamp::Of(facts);
-    if (now.size != stamp_.size) return Changed("its size is another");
-    if (!(now == stamp_)) return Changed("it was written to");
+    const FileFacts now = FileFacts::Of(facts);
+    if (now.size != facts_.size) return Changed("its size is another");
+    if (!(now == facts_)) return Changed("it was written to");
     MutexLock lock(mutex_);
     if (mapping_ != nullptr && mapping_->lost()) return Changed("a page of it could not be read");
     return absl::OkStatus();
@@ -108,7 +85,7 @@ class FileSource final : public Source {
   }
 
   const FileDescriptor fd_;
-  const FileStamp stamp_;
+  const FileFacts facts_;
   const FileAccess access_;
   mutable Mutex mutex_;
   mutable std::unique_ptr<MappedFile> mapping_ ABSL_GUARDED_BY(mutex_);
@@ -161,12 +138,8 @@ absl::StatusOr<std::shared_ptr<Source>> Source::OpenFile(const std::string& path
   // O_NONBLOCK: opening a FIFO must not wait for a writer; regular files ignore it.
   FileDescriptor fd = FileDescriptor::Open(path, O_RDONLY | O_NONBLOCK);
   if (!fd.is_open()) return SystemError(errno, "cannot open", path);
-  struct stat facts;
-  if (fstat(fd.get(), &facts) != 0) return SystemError(errno, "cannot stat", path);
-  if (!S_ISREG(facts.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
-  }
-  return std::make_shared<FileSource>(path, std::move(fd), FileStamp::Of(facts), access);
+  NPUBANK_ASSIGN_OR_RETURN(const FileIdentity file, FileIdentity::Of(fd, path));
+  return std::make_shared<FileSource>(path, std::move(fd), file, access);
 }
 
 std::shared_ptr<Source> Source::FromBuffer(std::vector<std::byte> bytes, std::string name) {

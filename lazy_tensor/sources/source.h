@@ -4,7 +4,8 @@
 //   NPUBANK_RETURN_IF_ERROR(file->Read(offset, absl::MakeSpan(header)));
 //
 // Identity is never an address. A file is (device, inode, size, mtime in ns): two paths or hard
-// links to one file agree; a file rewritten in place is another source. A buffer is a number that
+// links to one file agree; a file rewritten in place is another source, and so is one that only looks
+// the same (file_identity.h). A buffer is a number that
 // is never reused, with a random process key, so that two processes never mistake each other's
 // buffers.
 //
@@ -54,6 +55,8 @@ class Source {
 
   const std::string& name() const { return name_; }  // the path, or the buffer's name
   const Digest& identity() const { return identity_; }
+  // Of a file: a hash over a few windows, beside the identity and not part of it (file_identity.h).
+  const Digest& samples() const { return samples_; }
   uint64_t size() const { return size_; }
   // Whether the identity means the same bytes in another process: true for files.
   virtual bool persistent() const = 0;
@@ -79,7 +82,7 @@ class Source {
   virtual absl::Status CheckUnchanged() const { return absl::OkStatus(); }
 
  protected:
-  Source(std::string name, Digest identity, uint64_t size);
+  Source(std::string name, Digest identity, uint64_t size, Digest samples = {});
 
  private:
   friend class SourceHold;
@@ -87,6 +90,7 @@ class Source {
   std::string name_;
   Digest identity_;
   uint64_t size_;
+  Digest samples_;
   // What recipes hold of this source (retention.h).
   std::atomic<uint64_t> held_bytes_{0};
   std::atomic<uint64_t> holders_{0};

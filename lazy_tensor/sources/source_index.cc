@@ -33,6 +33,7 @@ absl::StatusOr<uint32_t> SourceIndex::AddFile(std::unique_ptr<SourceOpener> open
   Slot& slot = files_.emplace_back();
   slot.facts = {.name = source->name(),
                 .identity = source->identity(),
+                .samples = source->samples(),
                 .size = source->size(),
                 .persistent = source->persistent()};
   slot.opener = std::move(opener);
@@ -42,20 +43,21 @@ absl::StatusOr<uint32_t> SourceIndex::AddFile(std::unique_ptr<SourceOpener> open
 
 absl::Status SourceIndex::Add(StoredTensor tensor) {
   if (tensor.file >= files_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(listing_, ": tensor '", absl::CEscape(tensor.name),
-                                                   "' lies in file ", tensor.file, " of ",
-                                                   files_.size()));
+    return absl::InvalidArgumentError(absl::StrCat(listing_, ": tensor '",
+                                                   absl::CEscape(tensor.name), "' lies in file ",
+                                                   tensor.file, " of ", files_.size()));
   }
   const File& in = file(tensor.file);
   const auto bytes = static_cast<uint64_t>(tensor.type.bytes());
   if (tensor.offset > in.size || bytes > in.size - tensor.offset) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(in.name, ": tensor '", absl::CEscape(tensor.name), "' (", tensor.type.ToString(), " at byte ",
-                     tensor.offset, ") lies beyond its ", in.size, " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        in.name, ": tensor '", absl::CEscape(tensor.name), "' (", tensor.type.ToString(),
+        " at byte ", tensor.offset, ") lies beyond its ", in.size, " bytes"));
   }
   if (const StoredTensor* known = Find(tensor.name)) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor '", absl::CEscape(tensor.name), "' is in both ",
-                                                 file(known->file).name, " and ", in.name));
+    return absl::InvalidArgumentError(absl::StrCat("tensor '", absl::CEscape(tensor.name),
+                                                   "' is in both ", file(known->file).name, " and ",
+                                                   in.name));
   }
   tensors_.push_back(std::move(tensor));
   by_name_.emplace(tensors_.back().name, &tensors_.back());
@@ -69,7 +71,8 @@ const StoredTensor* SourceIndex::Find(absl::string_view name) const {
 
 absl::StatusOr<const StoredTensor*> SourceIndex::Get(absl::string_view name) const {
   if (const StoredTensor* tensor = Find(name)) return tensor;
-  return absl::NotFoundError(absl::StrCat("tensor '", absl::CEscape(name), "' is not in ", listing_));
+  return absl::NotFoundError(
+      absl::StrCat("tensor '", absl::CEscape(name), "' is not in ", listing_));
 }
 
 std::shared_ptr<Source> SourceIndex::AwaitOpen(Slot& slot) const {

@@ -58,6 +58,7 @@ class SourceIndex {
   struct File {
     std::string name;  // the path, or the buffer's name
     Digest identity;
+    Digest samples;  // what is checked beside it
     uint64_t size = 0;
     bool persistent = false;  // the identity means the same bytes in another process
   };

@@ -60,7 +60,8 @@ TEST_F(CacheDamageTest, AStaleSourceNeverHits) {
   changing.Rewrite();
   const auto cache = CacheFile::Open({.path = path_});
   for (const LazyTensor& tensor : changing.Submodel()) {
-    EXPECT_FALSE(cache->Find(tensor.digest(), tensor.type().bytes()).has_value());
+    EXPECT_FALSE(
+        cache->Find(CacheKey(tensor.digest(), tensor.stamp()), tensor.type().bytes()).has_value());
   }
 }
 
@@ -95,13 +96,16 @@ TEST_F(CacheDamageTest, AnyChangedBitOfSealOrIndexIsSeen) {
 
 TEST_F(CacheDamageTest, AnotherVersionIsNotUsed) {
   Load(weights_);
-  FileKind later = kCacheFile;
-  later.version = 2;
   const uint64_t offset = SealedOffset();
-  std::string file = ReadAll(path_);
-  file.replace(0, FileSeal::kBytes, EncodeSeal(later, offset, file.substr(offset)));
-  WriteAll(path_, file);
-  ExpectUnused("version 2");
+  const std::string file = ReadAll(path_);
+  for (const uint32_t version : {1, 3}) {
+    FileKind other = kCacheFile;
+    other.version = version;
+    std::string sealed = file;
+    sealed.replace(0, FileSeal::kBytes, EncodeSeal(other, offset, file.substr(offset)));
+    WriteAll(path_, sealed);
+    ExpectUnused("version " + std::to_string(version));
+  }
 }
 
 TEST_F(CacheDamageTest, AnIndexOffsetBeyondTheFileIsNotUsed) {

@@ -55,7 +55,8 @@ TEST_F(CacheFileTest, PayloadsLieOnPagesSoThatTheyCanBeImported) {
   const auto cache = CacheFile::Open({.path = path_});
   size_t found = 0;
   for (const LazyTensor& tensor : weights_.Submodel()) {
-    const auto cached = cache->Find(tensor.digest(), tensor.type().bytes());
+    const auto cached =
+        cache->Find(CacheKey(tensor.digest(), tensor.stamp()), tensor.type().bytes());
     if (!cached.has_value()) continue;
     ++found;
     EXPECT_EQ(cached->offset % CacheFile::kAlignment, 0u);
@@ -218,7 +219,8 @@ TEST_F(CacheFileTest, APayloadThatTheSystemFailsToReadIsEvaluatedAgain) {
   const auto cache = CacheFile::Open({.path = path_});
   const auto memory = std::make_shared<HostMemory>();
   const LazyTensor tensor = weights_.Submodel()[0];
-  const CachedBytes cached = cache->Find(tensor.digest(), tensor.type().bytes()).value();
+  const CachedBytes cached =
+      cache->Find(CacheKey(tensor.digest(), tensor.stamp()), tensor.type().bytes()).value();
   {
     const FileFault fault(FileFault::kRead, 1, EIO);
     const absl::Status status = CheckPayload(cached);
