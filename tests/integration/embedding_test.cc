@@ -36,7 +36,25 @@ absl::StatusOr<int32_t> NextToken(const std::string& folder, uint64_t* source_by
   return Argmax(logits);
 }
 
+absl::StatusOr<Lease> OneWeight(const std::string& folder) {
+  ASSIGN(auto npu, Npu::Open());
+  ASSIGN(auto bank, npu->MakeBank({}));
+  ASSIGN(auto model, Checkpoint::Open(folder));
+  ASSIGN(LazyTensor head, model->Tensor("lm_head.weight"));
+  ASSIGN(Lease lease, bank->Load("demo", head));
+  return lease;
+}
+
 class EmbeddingTest : public NpuTest {};
+
+TEST_F(EmbeddingTest, TheReadmesFiveLinesPutAWeightOnTheDevice) {
+  TestModel model;
+  const auto lease = OneWeight(model.folder());
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_NE(lease->address(), nullptr);
+  EXPECT_EQ(lease->type().ToString(), "BF16[128,64]");
+  EXPECT_EQ(LiveSourceBytes(), 0u);
+}
 
 TEST_F(EmbeddingTest, TheReadmesExampleLoadsRunsAndLeavesNothing) {
   TestModel model;
