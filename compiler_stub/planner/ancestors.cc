@@ -5,23 +5,23 @@
 
 namespace npubank {
 
-absl::StatusOr<Ancestors> Ancestors::Of(const PlanGraph& graph, absl::Span<const int> makers) {
-  const int64_t count = static_cast<int64_t>(graph.ops.size());
+absl::StatusOr<Ancestors> Ancestors::Of(const PlanGraph& graph, absl::Span<const int> makers,
+                                        TimeLimit* limit) {
+  const int count = static_cast<int>(graph.ops.size());
   if (count > kMaxParallelOps) {
     return absl::InvalidArgumentError(absl::StrCat("a parallel schedule is planned for at most ",
                                                    kMaxParallelOps, " operations, not ", count));
   }
   Ancestors ancestors;
-  ancestors.words_ = (count + 63) / 64;
-  ancestors.bits_.assign(count * ancestors.words_, 0);
-  for (int64_t i = 0; i < count; ++i) {
-    uint64_t* row = &ancestors.bits_[i * ancestors.words_];
+  ancestors.before_ = BitMatrix(count);
+  for (int i = 0; i < count; ++i) {
+    const auto work = static_cast<int64_t>(graph.ops[i].inputs.size()) * ancestors.before_.words();
+    if (limit != nullptr && limit->Reached(work)) break;
     for (int input : graph.ops[i].inputs) {
-      const int64_t maker = makers[input];
-      if (maker == kNoOp) continue;
-      const uint64_t* inherited = &ancestors.bits_[maker * ancestors.words_];
-      for (int64_t word = 0; word < ancestors.words_; ++word) row[word] |= inherited[word];
-      row[maker / 64] |= uint64_t{1} << (maker % 64);
+      const int maker = makers[input];
+      if (maker == kNoOp || ancestors.before_.Get(i, maker)) continue;
+      ancestors.before_.OrRow(i, maker);
+      ancestors.before_.Set(i, maker);
     }
   }
   return ancestors;

@@ -3,31 +3,30 @@
 #ifndef NPUBANK_COMPILER_STUB_PLANNER_ANCESTORS_H_
 #define NPUBANK_COMPILER_STUB_PLANNER_ANCESTORS_H_
 
-#include <cstdint>
-#include <vector>
-
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "npubank/compiler_stub/planner/bit_matrix.h"
 #include "npubank/compiler_stub/planner/graph.h"
+#include "npubank/compiler_stub/planner/time_limit.h"
 
 namespace npubank {
 
-// One bit for each pair of operations: 32 MiB for the largest graph.
+// A bit for each pair of operations: 32 MiB for the largest graph.
 inline constexpr int kMaxParallelOps = 1 << 14;
 
 class Ancestors {
  public:
-  // `makers` as CheckGraph returned them. InvalidArgument above kMaxParallelOps operations.
-  static absl::StatusOr<Ancestors> Of(const PlanGraph& graph, absl::Span<const int> makers);
+  // `makers` as CheckGraph returned them. InvalidArgument above kMaxParallelOps operations. Past
+  // the limit (null: none) the later operations have none: then more seems to run side by side
+  // than does, which costs memory but makes no plan wrong.
+  static absl::StatusOr<Ancestors> Of(const PlanGraph& graph, absl::Span<const int> makers,
+                                      TimeLimit* limit);
 
   // There is a path from `first` to `second`; no operation comes before itself.
-  bool Before(int first, int second) const {
-    return (bits_[second * words_ + first / 64] >> (first % 64) & 1) != 0;
-  }
+  bool Before(int first, int second) const { return before_.Get(second, first); }
 
  private:
-  int64_t words_ = 0;           // per operation
-  std::vector<uint64_t> bits_;  // row i: the ancestors of operation i
+  BitMatrix before_;  // row i: the ancestors of operation i
 };
 
 }  // namespace npubank

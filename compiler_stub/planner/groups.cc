@@ -4,10 +4,12 @@
 
 namespace npubank {
 
-Groups::Groups(const PlanGraph& graph, absl::Span<const int> makers, const Ancestors* ancestors)
+Groups::Groups(const PlanGraph& graph, absl::Span<const int> makers, const Ancestors* ancestors,
+               TimeLimit* limit)
     : graph_(graph),
       makers_(makers),
       ancestors_(ancestors),
+      limit_(limit),
       readers_(graph.values.size()),
       groups_(graph.values.size()),
       group_of_(graph.values.size()),
@@ -31,9 +33,15 @@ Groups::Groups(const PlanGraph& graph, absl::Span<const int> makers, const Ances
             offset_of_[op.inputs[0]] + op.view_offset);
       continue;
     }
-    for (int input : op.inputs) groups_[group_of_[input]].uses.push_back(i);
-    for (int output : op.outputs) groups_[group_of_[output]].uses.push_back(i);
+    for (int input : op.inputs) AddUse(input, i);
+    for (int output : op.outputs) AddUse(output, i);
   }
+}
+
+void Groups::AddUse(int value, int op) {
+  Group& group = groups_[group_of_[value]];
+  if (group.uses.empty()) group.first_use = op;
+  group.uses.push_back(op);
 }
 
 void Groups::Merge(int to, int from, int64_t shift) {
@@ -45,14 +53,22 @@ void Groups::Merge(int to, int from, int64_t shift) {
   }
   kept.values.insert(kept.values.end(), gone.values.begin(), gone.values.end());
   kept.uses.insert(kept.uses.end(), gone.uses.begin(), gone.uses.end());
+  if (kept.first_use == kNoOp || (gone.first_use != kNoOp && gone.first_use < kept.first_use)) {
+    kept.first_use = gone.first_use;
+  }
   kept.kept |= gone.kept;
   gone = Group();
 }
 
 bool Groups::DeadBefore(const Group& group, int op, int except) const {
   if (group.external || group.kept) return false;
-  return std::all_of(group.uses.begin(), group.uses.end(),
-                     [&](int use) { return use == except || vanished_[use] || Before(use, op); });
+  if (limit_ != nullptr && limit_->Reached(static_cast<int64_t>(group.uses.size()))) return false;
+  for (size_t i = group.uses.size(); i-- > 0;) {  // the last is the likeliest to be in the way
+    if (group.uses[i] == except) continue;
+    if (!Before(group.uses[i], op)) return false;
+    if (ancestors_ == nullptr) break;  // all others are earlier
+  }
+  return true;
 }
 
 bool Groups::ReadOnce(int value) const {
@@ -83,8 +99,11 @@ bool Groups::FuseInto(int add, int addend, int summand, std::vector<FusedAdd>* f
   if (!DeadBefore(groups_[to], producer, add)) return false;
   vanished_[add] = true;
   accumulates_[producer] = true;
+  std::vector<int>& uses = groups_[to].uses;
+  uses.clear();  // the producer follows them
   Merge(to, group_of_[made], offset_of_[addend]);
   Merge(to, group_of_[sum], offset_of_[addend]);
+  uses.erase(std::remove(uses.begin(), uses.end(), add), uses.end());
   fused->push_back({add, producer, addend});
   return true;
 }
@@ -130,6 +149,7 @@ bool Groups::WriteOver(int op, int position) {
   }
   if (ReadsAtAnotherPace(op, input)) return false;
   if (!DeadBefore(groups_[to], op, op)) return false;
+  groups_[to].uses.clear();  // `op` follows them
   Merge(to, from, 0);
   return true;
 }

@@ -9,13 +9,17 @@
 #include "npubank/compiler_stub/planner/ancestors.h"
 #include "npubank/compiler_stub/planner/graph.h"
 #include "npubank/compiler_stub/planner/lifetimes.h"
+#include "npubank/compiler_stub/planner/time_limit.h"
 
 namespace npubank {
 
 // What is known of the values of one buffer.
 struct Group {
   std::vector<int> values;
-  std::vector<int> uses;  // operations that run and read or write the buffer
+  // Operations that run and read or write the buffer, in order, but for those that others of them
+  // must follow in any case: where one value was written over another, only uses of the later one.
+  std::vector<int> uses;
+  int first_use = kNoOp;  // of all
   int64_t bytes = 0;
   bool external = false;
   bool kept = false;
@@ -24,8 +28,10 @@ struct Group {
 
 class Groups {
  public:
-  // One group for each value, merged through views. `ancestors` is null for a serial schedule.
-  Groups(const PlanGraph& graph, absl::Span<const int> makers, const Ancestors* ancestors);
+  // One group for each value, merged through views. `ancestors` is null for a serial schedule,
+  // `limit` where there is none: past it nothing more is merged.
+  Groups(const PlanGraph& graph, absl::Span<const int> makers, const Ancestors* ancestors,
+         TimeLimit* limit);
 
   std::vector<FusedAdd> FuseAdds();
   // After FuseAdds: an operation that accumulates does not also write over an input.
@@ -49,12 +55,14 @@ class Groups {
   bool FuseInto(int add, int addend, int summand, std::vector<FusedAdd>* fused);
   bool ReadsAtAnotherPace(int op, int input) const;
   bool WriteOver(int op, int position);
+  void AddUse(int value, int op);
   // Moves `from`'s values into group `to`, `shift` bytes behind where they were in their own.
   void Merge(int to, int from, int64_t shift);
 
   const PlanGraph& graph_;
   absl::Span<const int> makers_;
   const Ancestors* ancestors_;
+  TimeLimit* const limit_;
   std::vector<std::vector<int>> readers_;  // of each value: operations, views among them
   std::vector<Group> groups_;
   std::vector<int> group_of_;

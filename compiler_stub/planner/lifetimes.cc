@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "npubank/compiler_stub/planner/ancestors.h"
 #include "npubank/compiler_stub/planner/groups.h"
 #include "npubank/compiler_stub/planner/validator.h"
@@ -21,10 +22,8 @@ Buffer BufferOf(const PlanGraph& graph, absl::Span<const int> makers, const Grou
   Buffer buffer;
   buffer.lower = end - 1;
   buffer.upper = 1;
-  for (int use : group.uses) {
-    buffer.lower = std::min<int64_t>(buffer.lower, use);
-    buffer.upper = std::max<int64_t>(buffer.upper, use + 1);
-  }
+  if (group.first_use != kNoOp) buffer.lower = group.first_use;
+  for (int use : group.uses) buffer.upper = std::max<int64_t>(buffer.upper, use + 1);
   if (group.from_start) buffer.lower = 0;
   if (group.kept) buffer.upper = end;
   buffer.upper = std::max(buffer.upper, buffer.lower + 1);
@@ -39,30 +38,48 @@ Buffer BufferOf(const PlanGraph& graph, absl::Span<const int> makers, const Grou
 
 // Pairs that the serial order keeps apart although nothing else does. All uses of the later group
 // come after its first one, so it is enough that the earlier group's uses are ancestors of that.
-void FindParallelPairs(const Ancestors& ancestors, absl::Span<const Group* const> groups,
-                       Problem* problem) {
+absl::Status FindParallelPairs(const Ancestors& ancestors, absl::Span<const Group* const> groups,
+                               Problem* problem, TimeLimit* limit) {
   const int count = static_cast<int>(groups.size());
-  for (int i = 0; i < count; ++i) {
-    for (int j = 0; j < count; ++j) {
-      if (problem->buffers[i].upper > problem->buffers[j].lower) continue;
-      const int start = static_cast<int>(problem->buffers[j].lower);
-      const bool apart = std::all_of(groups[i]->uses.begin(), groups[i]->uses.end(),
-                                     [&](int use) { return ancestors.Before(use, start); });
-      if (!apart) problem->parallel.emplace_back(i, j);
+  if (count > kMaxParallelBuffers) {
+    return absl::InvalidArgumentError(absl::StrCat("a parallel schedule is planned for at most ",
+                                                   kMaxParallelBuffers, " buffers, not ", count));
+  }
+  problem->parallel = ParallelPairs(count);
+  // A few later groups at a time: the rows of bits that they meet in stay in the processor's cache.
+  constexpr int kTogether = 64;
+  for (int block = 0; block < count; block += kTogether) {
+    const int end = std::min(count, block + kTogether);
+    if (limit != nullptr && limit->Reached(int64_t{kTogether} * count)) {
+      problem->parallel.AddAllFrom(block);
+      break;
+    }
+    for (int earlier = 0; earlier < count; ++earlier) {
+      const std::vector<int>& uses = groups[earlier]->uses;
+      for (int later = block; later < end; ++later) {
+        const int64_t start = problem->buffers[later].lower;
+        if (problem->buffers[earlier].upper > start) continue;
+        const bool apart = std::all_of(uses.begin(), uses.end(), [&](int use) {
+          return ancestors.Before(use, static_cast<int>(start));
+        });
+        if (!apart) problem->parallel.Add(earlier, later);
+      }
     }
   }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<Lifetimes> FindLifetimes(const PlanGraph& graph, const LifetimeOptions& options) {
+absl::StatusOr<Lifetimes> FindLifetimes(const PlanGraph& graph, const LifetimeOptions& options,
+                                        TimeLimit* limit) {
   NPUBANK_ASSIGN_OR_RETURN(const std::vector<int> makers, CheckGraph(graph));
   std::optional<Ancestors> ancestors;
   if (options.schedule == Schedule::kParallel) {
-    NPUBANK_ASSIGN_OR_RETURN(ancestors, Ancestors::Of(graph, makers));
+    NPUBANK_ASSIGN_OR_RETURN(ancestors, Ancestors::Of(graph, makers, limit));
   }
   Lifetimes lifetimes;
-  Groups groups(graph, makers, ancestors.has_value() ? &*ancestors : nullptr);
+  Groups groups(graph, makers, ancestors.has_value() ? &*ancestors : nullptr, limit);
   for (const Group& group : groups.groups()) {
     if (!group.external) lifetimes.sum_of_values += RoundUp(group.bytes, graph.alignment);
   }
@@ -81,16 +98,23 @@ absl::StatusOr<Lifetimes> FindLifetimes(const PlanGraph& graph, const LifetimeOp
     planned.push_back(&group);
     lifetimes.problem.buffers.push_back(BufferOf(graph, makers, group));
   }
-  if (ancestors.has_value()) FindParallelPairs(*ancestors, planned, &lifetimes.problem);
+  if (ancestors.has_value()) {
+    NPUBANK_RETURN_IF_ERROR(FindParallelPairs(*ancestors, planned, &lifetimes.problem, limit));
+  }
   return lifetimes;
 }
 
 absl::StatusOr<GraphPlan> PlanGraphMemory(const PlanGraph& graph, const LifetimeOptions& options,
                                           const PlanOptions& plan_options) {
   GraphPlan result;
-  NPUBANK_ASSIGN_OR_RETURN(result.lifetimes, FindLifetimes(graph, options));
-  NPUBANK_ASSIGN_OR_RETURN(result.plan, PlanMemory(result.lifetimes.problem, plan_options));
+  TimeLimit limit(plan_options.time_limit, plan_options.cancelled);
+  NPUBANK_ASSIGN_OR_RETURN(result.lifetimes, FindLifetimes(graph, options, &limit));
+  const bool complete = !limit.Reached(0);
+  NPUBANK_ASSIGN_OR_RETURN(result.plan,
+                           PlanMemory(result.lifetimes.problem, plan_options.step_limit, limit));
   NPUBANK_RETURN_IF_ERROR(Validate(result.lifetimes.problem, result.plan.offsets));
+  // With more time more values might have shared a buffer.
+  result.plan.proven = result.plan.proven && complete;
   return result;
 }
 

@@ -18,8 +18,10 @@
 // In a parallel schedule "before" means: is an ancestor of. Then no sharing adds a dependency, and
 // any topological order of the operations computes the same.
 //
-// Cost: linear in the graph for a serial schedule; quadratic in the operations for a parallel one.
-// Threads: pure. Errors: those of CheckGraph (graph.h), Ancestors and PlanMemory.
+// Cost: linear in the graph for a serial schedule; quadratic in operations and buffers for a parallel
+// one, in time and, a bit for each pair, in memory (seconds and 64 MiB for the largest it takes).
+// Threads: pure. Errors: those of CheckGraph (graph.h) and PlanMemory; InvalidArgument for a parallel
+// schedule of more than kMaxParallelOps operations (ancestors.h) or kMaxParallelBuffers buffers.
 #ifndef NPUBANK_COMPILER_STUB_PLANNER_LIFETIMES_H_
 #define NPUBANK_COMPILER_STUB_PLANNER_LIFETIMES_H_
 
@@ -31,6 +33,7 @@
 #include "npubank/compiler_stub/planner/graph.h"
 #include "npubank/compiler_stub/planner/planner.h"
 #include "npubank/compiler_stub/planner/problem.h"
+#include "npubank/compiler_stub/planner/time_limit.h"
 
 namespace npubank {
 
@@ -70,7 +73,10 @@ struct Lifetimes {
   int64_t sum_of_values = 0;  // no reuse at all: every planned value apart, views left out
 };
 
-absl::StatusOr<Lifetimes> FindLifetimes(const PlanGraph& graph, const LifetimeOptions& options);
+// Past `limit` (null: there is none) fewer values share a buffer, and more buffers than need to are
+// kept apart: a plan of what is returned is right, and may be larger.
+absl::StatusOr<Lifetimes> FindLifetimes(const PlanGraph& graph, const LifetimeOptions& options,
+                                        TimeLimit* limit = nullptr);
 
 struct GraphPlan {
   Lifetimes lifetimes;
@@ -84,7 +90,7 @@ struct GraphPlan {
   }
 };
 
-// FindLifetimes, PlanMemory, Validate.
+// FindLifetimes, PlanMemory, Validate, the first two within one time limit.
 absl::StatusOr<GraphPlan> PlanGraphMemory(const PlanGraph& graph, const LifetimeOptions& options,
                                           const PlanOptions& plan_options);
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/types/span.h"
 #include "npubank/compiler_stub/planner/antichain.h"
 #include "npubank/compiler_stub/planner/search/conflicts.h"
 #include "npubank/compiler_stub/planner/search/heuristics.h"
@@ -15,49 +15,59 @@
 namespace npubank {
 namespace {
 
-constexpr int64_t kFirstTry = 50'000;  // steps: enough to begin with every order of preference
+constexpr int64_t kFirstTry = 50'000;    // steps: enough to begin with every order of preference
+constexpr int64_t kLooks = 500'000'000;  // of the heuristics, at pairs of buffers: some seconds
 
-// What is known of one independent part.
+// What is known of one independent part that has not reached its bound.
 struct Part {
   std::vector<int> buffers;
   Problem problem;  // the same, alone
-  Conflicts conflicts;
   NamedLayout best;
   int64_t too_small = 0;  // there is proof that this many bytes are not enough
 };
 
-Part MakePart(const Problem& problem, std::vector<int> buffers, int64_t enough) {
-  Part part;
-  for (int buffer : buffers) part.problem.buffers.push_back(problem.buffers[buffer]);
-  for (const auto& [a, b] : problem.parallel) {
-    const auto first = std::lower_bound(buffers.begin(), buffers.end(), a);
-    const auto second = std::lower_bound(buffers.begin(), buffers.end(), b);
-    if (first == buffers.end() || *first != a || second == buffers.end() || *second != b) continue;
-    part.problem.parallel.emplace_back(first - buffers.begin(), second - buffers.begin());
+// The buffers of a part without what planning does not look at. `numbers` has room for a number for
+// each buffer of the whole.
+Problem Alone(const Problem& problem, absl::Span<const int> buffers, std::vector<int>& numbers) {
+  Problem part;
+  part.buffers.reserve(buffers.size());
+  for (int buffer : buffers) {
+    const Buffer& from = problem.buffers[buffer];
+    numbers[buffer] = static_cast<int>(part.buffers.size());
+    part.buffers.push_back({.id = {},
+                            .lower = from.lower,
+                            .upper = from.upper,
+                            .size = from.size,
+                            .alignment = from.alignment});
   }
-  part.buffers = std::move(buffers);
-  part.conflicts = FindConflicts(part.problem);
-  part.too_small = LowerBound(part.problem) - 1;
-  part.best = BestHeuristic(part.problem, part.conflicts, std::max(enough, part.too_small + 1));
+  if (problem.parallel.buffers() == 0) return part;
+  if (buffers.size() == problem.buffers.size()) {
+    part.parallel = problem.parallel;
+    return part;
+  }
+  part.parallel = ParallelPairs(static_cast<int>(buffers.size()));
+  for (int buffer : buffers) {
+    problem.parallel.ForEach(buffer, [&](int other) {
+      if (problem.buffers[other].size == 0) return;  // in no part
+      part.parallel.Add(numbers[buffer], numbers[other]);
+    });
+  }
   return part;
 }
 
 // Improves parts by the exact search, within limits that all of them share.
 class Improver {
  public:
-  Improver(int64_t step_limit, absl::Duration time_limit)
-      : steps_left_(step_limit), deadline_(absl::Now() + time_limit) {}
+  Improver(int64_t step_limit, TimeLimit& limit) : steps_left_(step_limit), limit_(limit) {}
 
   // Looks for a layout of `part` within `capacity`; true when there is one now.
   bool Fit(int64_t capacity, int64_t steps, Part* part) {
     if (part->best.layout.bytes <= capacity) return true;
     if (part->too_small >= capacity || !CanGoOn()) return false;
-    SearchResult result =
-        FindLayout(part->problem, part->conflicts, capacity,
-                   {.steps = std::min(steps, steps_left_), .deadline = deadline_});
+    SearchResult result = FindLayout(part->problem, capacity,
+                                     {.steps = std::min(steps, steps_left_), .time = &limit_});
     steps_ += result.steps;
     steps_left_ -= result.steps;
-    timed_out_ = result.end == SearchEnd::kDeadline;
     if (result.end == SearchEnd::kNone) part->too_small = capacity;
     if (result.end != SearchEnd::kFound) return false;
     part->best = {"search", {std::move(result.offsets), 0}};
@@ -87,68 +97,110 @@ class Improver {
   }
 
   int64_t steps() const { return steps_; }
-  bool timed_out() const { return timed_out_; }
 
  private:
-  bool CanGoOn() const { return steps_left_ > 0 && !timed_out_; }
+  bool CanGoOn() const { return steps_left_ > 0 && !limit_.Reached(0); }
 
   int64_t steps_left_;
-  const absl::Time deadline_;
+  TimeLimit& limit_;
   int64_t steps_ = 0;
-  bool timed_out_ = false;
 };
 
-absl::Status DoesNotFit(int64_t capacity, const Plan& plan) {
-  return absl::ResourceExhaustedError(absl::StrCat(
-      capacity, " bytes are ", plan.lower_bound > capacity ? "not enough" : "too few or too hard",
-      ": at least ", plan.lower_bound, " are needed, and a plan of ", plan.bytes,
-      " was found; give that many, or a higher step limit"));
-}
+// Puts the best layouts of parts together to a plan.
+class Planner {
+ public:
+  Planner(const Problem& problem, TimeLimit& limit) : problem_(problem), limit_(limit) {
+    plan_.offsets.assign(problem.buffers.size(), 0);
+    plan_.method = "nothing to place";
+  }
+
+  absl::StatusOr<Plan> Run(std::optional<int64_t> step_limit) {
+    PlaceParts();
+    // The part that needs most decides; once it is known, the others need not be smaller.
+    std::stable_sort(parts_.begin(), parts_.end(), [](const Part& a, const Part& b) {
+      return a.best.layout.bytes > b.best.layout.bytes;
+    });
+    ImproveParts(
+        step_limit.value_or(problem_.capacity.has_value() ? kStepsToFit : kStepsToMinimise));
+    if (limit_.cancelled()) return absl::CancelledError("planning memory was cancelled");
+    plan_.proven = plan_.bytes == plan_.lower_bound;
+    plan_.timed_out = limit_.timed_out();
+    if (problem_.capacity.has_value() && plan_.bytes > *problem_.capacity) return DoesNotFit();
+    return std::move(plan_);
+  }
+
+ private:
+  // By the heuristics; keeps the parts that might become smaller.
+  void PlaceParts() {
+    const int64_t floor = std::max(LiveLowerBound(problem_), problem_.capacity.value_or(0));
+    std::vector<int> numbers(problem_.buffers.size());
+    int64_t looks = kLooks;
+    for (std::vector<int>& buffers : IndependentParts(problem_)) {
+      Part part;
+      part.problem = Alone(problem_, buffers, numbers);
+      part.buffers = std::move(buffers);
+      part.too_small = LowerBound(part.problem, limit_) - 1;
+      part.best = BestHeuristic(part.problem, std::max(floor, part.too_small + 1), &looks, limit_);
+      plan_.lower_bound = std::max(plan_.lower_bound, part.too_small + 1);
+      if (part.best.layout.bytes > floor) {
+        parts_.push_back(std::move(part));
+      } else {
+        Take(part);
+      }
+    }
+  }
+
+  void ImproveParts(int64_t step_limit) {
+    Improver improver(step_limit, limit_);
+    int64_t enough = std::max(plan_.lower_bound, problem_.capacity.value_or(0));
+    for (Part& part : parts_) {
+      const bool searchable = part.buffers.size() <= static_cast<size_t>(kMaxSearchBuffers);
+      if (searchable && problem_.capacity.has_value()) {
+        improver.Fit(enough, step_limit, &part);
+      } else if (searchable) {
+        improver.Minimise(enough, &part);
+        enough = std::max(enough, part.best.layout.bytes);
+      }  // else the heuristics' plan is all there is
+      plan_.lower_bound = std::max(plan_.lower_bound, part.too_small + 1);
+      Take(part);
+    }
+    plan_.steps = improver.steps();
+  }
+
+  void Take(const Part& part) {
+    for (size_t i = 0; i < part.buffers.size(); ++i) {
+      plan_.offsets[part.buffers[i]] = part.best.layout.offsets[i];
+    }
+    if (part.best.layout.bytes <= plan_.bytes) return;
+    plan_.bytes = part.best.layout.bytes;
+    plan_.method = part.best.name;
+  }
+
+  absl::Status DoesNotFit() const {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(*problem_.capacity, " bytes are ",
+                     plan_.lower_bound > *problem_.capacity ? "not enough" : "too few or too hard",
+                     ": at least ", plan_.lower_bound, " are needed, and ", plan_.bytes,
+                     " can be planned; give that many, or more steps or time to look for fewer"));
+  }
+
+  const Problem& problem_;
+  TimeLimit& limit_;
+  std::vector<Part> parts_;
+  Plan plan_;
+};
 
 }  // namespace
 
-absl::StatusOr<Plan> PlanMemory(const Problem& problem, const PlanOptions& options) {
+absl::StatusOr<Plan> PlanMemory(const Problem& problem, std::optional<int64_t> step_limit,
+                                TimeLimit& limit) {
   NPUBANK_RETURN_IF_ERROR(CheckProblem(problem));
-  Plan plan;
-  plan.offsets.assign(problem.buffers.size(), 0);
-  plan.method = "nothing to place";
-  std::vector<Part> parts;
-  const int64_t floor = std::max(LiveLowerBound(problem), problem.capacity.value_or(0));
-  for (std::vector<int>& buffers : IndependentParts(FindConflicts(problem))) {
-    parts.push_back(MakePart(problem, std::move(buffers), floor));
-    plan.lower_bound = std::max(plan.lower_bound, parts.back().too_small + 1);
-  }
-  // The part that needs most decides; once it is known, the others need not be smaller.
-  std::stable_sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
-    return a.best.layout.bytes > b.best.layout.bytes;
-  });
-  const int64_t step_limit =
-      options.step_limit.value_or(problem.capacity.has_value() ? kStepsToFit : kStepsToMinimise);
-  Improver improver(step_limit, options.time_limit);
-  int64_t enough = std::max(plan.lower_bound, problem.capacity.value_or(0));
-  for (Part& part : parts) {
-    const bool searchable = part.buffers.size() <= static_cast<size_t>(kMaxSearchBuffers);
-    if (searchable && problem.capacity.has_value()) {
-      improver.Fit(enough, step_limit, &part);
-    } else if (searchable) {
-      improver.Minimise(enough, &part);
-      enough = std::max(enough, part.best.layout.bytes);
-    }  // else the heuristics' plan is all there is
-    for (size_t i = 0; i < part.buffers.size(); ++i) {
-      plan.offsets[part.buffers[i]] = part.best.layout.offsets[i];
-    }
-    plan.lower_bound = std::max(plan.lower_bound, part.too_small + 1);
-    if (part.best.layout.bytes <= plan.bytes) continue;
-    plan.bytes = part.best.layout.bytes;
-    plan.method = part.best.name;
-  }
-  plan.proven = plan.bytes == plan.lower_bound;
-  plan.steps = improver.steps();
-  plan.timed_out = improver.timed_out();
-  if (problem.capacity.has_value() && plan.bytes > *problem.capacity) {
-    return DoesNotFit(*problem.capacity, plan);
-  }
-  return plan;
+  return Planner(problem, limit).Run(step_limit);
+}
+
+absl::StatusOr<Plan> PlanMemory(const Problem& problem, const PlanOptions& options) {
+  TimeLimit limit(options.time_limit, options.cancelled);
+  return PlanMemory(problem, options.step_limit, limit);
 }
 
 }  // namespace npubank

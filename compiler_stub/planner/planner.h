@@ -10,20 +10,26 @@
 // With a capacity in the problem the search stops at the first plan that fits. Without, it looks
 // for the smallest, and `proven` says whether nothing smaller exists.
 //
-// Deterministic: equal problems and options give equal plans on every machine. The search is
-// limited by a count of steps; `time_limit` is only there so that nobody waits for ever, and a plan
-// that it cut short says so in `timed_out`.
+// Deterministic: equal problems and options give equal plans on every machine. The search is limited
+// by a count of steps, the heuristics by one of looks; `time_limit` is only there so that nobody
+// waits for ever. It holds for every stage, and what it cut short is the best that was found by
+// then, which `timed_out` says. Below it only what takes no time to speak of is always done: a
+// layout that goes through time once.
 //
 // Cost: graphs of thousands of values take milliseconds, because the heuristics reach the bound. A
-// hard problem takes as long as the step limit allows, and the default keeps that under a second
-// on one core: the problems of MiniMalloc take 1 to 9 microseconds per step.
-// Threads: pure. Errors: InvalidArgument for a problem that CheckProblem refuses; ResourceExhausted
-// when no plan within the capacity was found; the message says whether there is none or whether the
-// search gave up, and which size would have been possible.
+// hard problem takes as long as the step limit allows, and the default keeps that under a second on
+// one core: the problems of MiniMalloc take 1 to 9 microseconds per step. Ten thousand random lives
+// take a few seconds; from fifty thousand on one sweep through time is all there is, and a million
+// take a few seconds again. Memory: linear, and a bit for each pair of buffers of a part that is
+// searched or that has parallel pairs.
+// Threads: pure. Errors: InvalidArgument for a problem that CheckProblem refuses; Cancelled;
+// ResourceExhausted when no plan within the capacity was found: the message says what the planner
+// can plan, which as a capacity it will accept, and what it is sure cannot be gone below.
 #ifndef NPUBANK_COMPILER_STUB_PLANNER_PLANNER_H_
 #define NPUBANK_COMPILER_STUB_PLANNER_PLANNER_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +37,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "npubank/compiler_stub/planner/problem.h"
+#include "npubank/compiler_stub/planner/time_limit.h"
 
 namespace npubank {
 
@@ -44,6 +51,9 @@ struct PlanOptions {
   // Of the exact search; 0: heuristics only. nullopt: one of the above.
   std::optional<int64_t> step_limit = std::nullopt;
   absl::Duration time_limit = absl::Seconds(60);
+  // Asked every few milliseconds, from the thread that plans; true ends planning with Cancelled.
+  // Null: never.
+  std::function<bool()> cancelled = nullptr;
 };
 
 struct Plan {
@@ -51,12 +61,16 @@ struct Plan {
   int64_t bytes = 0;             // the size of the block
   int64_t lower_bound = 0;       // no plan can be smaller
   bool proven = false;           // there is no smaller plan
-  bool timed_out = false;        // time_limit ended the search: elsewhere the plan may differ
+  bool timed_out = false;        // time_limit cut planning short: elsewhere the plan may differ
   std::string method;            // what found it: "size best fit", "search", ...
   int64_t steps = 0;             // of the exact search
 };
 
 absl::StatusOr<Plan> PlanMemory(const Problem& problem, const PlanOptions& options);
+
+// The same, within a limit that is shared with what was done before.
+absl::StatusOr<Plan> PlanMemory(const Problem& problem, std::optional<int64_t> step_limit,
+                                TimeLimit& limit);
 
 }  // namespace npubank
 

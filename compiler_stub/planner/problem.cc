@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
@@ -49,16 +51,20 @@ absl::Status CheckProblem(const Problem& problem) {
   if (problem.capacity.has_value() && *problem.capacity < 0) {
     return absl::InvalidArgumentError(absl::StrCat("capacity ", *problem.capacity, " is negative"));
   }
-  for (const auto& [a, b] : problem.parallel) {
-    if (a < 0 || b < 0 || a >= count || b >= count || a == b) {
-      return absl::InvalidArgumentError(absl::StrCat("parallel pair (", a, ", ", b,
-                                                     ") does not name two of ", count, " buffers"));
-    }
+  const int64_t parallel = problem.parallel.buffers();
+  if (parallel > kMaxParallelBuffers) {
+    return absl::InvalidArgumentError(absl::StrCat("parallel pairs of ", parallel,
+                                                   " buffers; at most ", kMaxParallelBuffers,
+                                                   " are planned in parallel"));
+  }
+  if (parallel != 0 && parallel != count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parallel pairs of ", parallel, " buffers, where there are ", count));
   }
   return absl::OkStatus();
 }
 
-int64_t LiveLowerBound(const Problem& problem) {
+int64_t LiveLowerBound(const Problem& problem, int64_t* moment) {
   std::vector<std::pair<int64_t, int64_t>> events;  // moment, bytes born (< 0: freed)
   events.reserve(2 * problem.buffers.size());
   for (const Buffer& buffer : problem.buffers) {
@@ -68,9 +74,11 @@ int64_t LiveLowerBound(const Problem& problem) {
   std::sort(events.begin(), events.end());  // at one moment frees come first: half-open lifetimes
   int64_t live = 0;
   int64_t most = 0;
-  for (const auto& [moment, bytes] : events) {
+  for (const auto& [now, bytes] : events) {
     live += bytes;
-    most = std::max(most, live);
+    if (live <= most) continue;
+    most = live;
+    if (moment != nullptr) *moment = now;
   }
   return most;
 }

@@ -1,9 +1,12 @@
 #include "npubank/compiler_stub/planner/validator.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
-#include <set>
+#include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
@@ -34,6 +37,65 @@ absl::Status CheckPlace(const Buffer& buffer, int64_t offset, int64_t capacity) 
   return absl::OkStatus();
 }
 
+absl::Status Collide(const Problem& problem, absl::Span<const int64_t> offsets, int a, int b) {
+  if (a > b) std::swap(a, b);
+  const Buffer& first = problem.buffers[a];
+  const Buffer& second = problem.buffers[b];
+  const bool alive_together = first.lower < second.upper && second.lower < first.upper;
+  return absl::FailedPreconditionError(
+      absl::StrCat("buffers ", Describe(first, offsets[a]), " and ", Describe(second, offsets[b]),
+                   " collide", alive_together ? "" : ": they may run in parallel"));
+}
+
+// Goes through time: what is alive never overlaps.
+absl::Status CheckLives(const Problem& problem, absl::Span<const int64_t> offsets) {
+  std::vector<int> births;
+  for (int i = 0; i < static_cast<int>(problem.buffers.size()); ++i) {
+    if (problem.buffers[i].size > 0) births.push_back(i);
+  }
+  std::vector<int> deaths = births;
+  const auto& buffers = problem.buffers;
+  std::sort(births.begin(), births.end(),
+            [&](int a, int b) { return buffers[a].lower < buffers[b].lower; });
+  std::sort(deaths.begin(), deaths.end(),
+            [&](int a, int b) { return buffers[a].upper < buffers[b].upper; });
+  std::map<int64_t, int> alive;  // by offset
+  size_t dead = 0;
+  for (int born : births) {
+    for (; buffers[deaths[dead]].upper <= buffers[born].lower; ++dead) {
+      alive.erase(offsets[deaths[dead]]);
+    }
+    const auto above = alive.lower_bound(offsets[born]);
+    if (above != alive.end() && above->first < offsets[born] + buffers[born].size) {
+      return Collide(problem, offsets, born, above->second);
+    }
+    if (above != alive.begin()) {
+      const int below = std::prev(above)->second;
+      if (offsets[below] + buffers[below].size > offsets[born]) {
+        return Collide(problem, offsets, born, below);
+      }
+    }
+    alive.emplace(offsets[born], born);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckParallel(const Problem& problem, absl::Span<const int64_t> offsets) {
+  absl::Status status;
+  for (int a = 0; a < static_cast<int>(problem.buffers.size()) && status.ok(); ++a) {
+    const int64_t begin = offsets[a];
+    const int64_t end = begin + problem.buffers[a].size;
+    problem.parallel.ForEach(a, [&](int b) {
+      if (b <= a) return;  // looked at from the other side
+      const int64_t other_end = offsets[b] + problem.buffers[b].size;
+      const bool apart = end <= offsets[b] || other_end <= begin;
+      const bool empty = begin == end || offsets[b] == other_end;
+      if (!apart && !empty && status.ok()) status = Collide(problem, offsets, a, b);
+    });
+  }
+  return status;
+}
+
 }  // namespace
 
 absl::Status Validate(const Problem& problem, absl::Span<const int64_t> offsets) {
@@ -47,23 +109,8 @@ absl::Status Validate(const Problem& problem, absl::Span<const int64_t> offsets)
   for (int i = 0; i < count; ++i) {
     NPUBANK_RETURN_IF_ERROR(CheckPlace(problem.buffers[i], offsets[i], capacity));
   }
-  const std::set<std::pair<int, int>> parallel(problem.parallel.begin(), problem.parallel.end());
-  for (int i = 0; i < count; ++i) {
-    for (int j = i + 1; j < count; ++j) {
-      const Buffer& a = problem.buffers[i];
-      const Buffer& b = problem.buffers[j];
-      const bool alive_together = a.lower < b.upper && b.lower < a.upper;
-      const bool may_run_together = parallel.count({i, j}) > 0 || parallel.count({j, i}) > 0;
-      if (!alive_together && !may_run_together) continue;
-      const bool bytes_shared =
-          offsets[i] < offsets[j] + b.size && offsets[j] < offsets[i] + a.size;
-      if (!bytes_shared || a.size == 0 || b.size == 0) continue;
-      return absl::FailedPreconditionError(
-          absl::StrCat("buffers ", Describe(a, offsets[i]), " and ", Describe(b, offsets[j]),
-                       " collide", alive_together ? "" : ": they may run in parallel"));
-    }
-  }
-  return absl::OkStatus();
+  NPUBANK_RETURN_IF_ERROR(CheckLives(problem, offsets));
+  return CheckParallel(problem, offsets);
 }
 
 }  // namespace npubank

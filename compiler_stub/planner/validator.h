@@ -1,9 +1,10 @@
-// Validate: is a plan right? Written to be read, not to be fast: every pair of buffers is looked
-// at.
+// Validate: is a plan right?
 //
 //   NPUBANK_RETURN_IF_ERROR(Validate(problem, plan.offsets));
 //
-// Shares no code with the planner, so that it proves something. O(n^2).
+// Written to be read: buffers take their bytes when their life begins, and whoever has some of them
+// is in the way. Shares no code with the planner, so that it proves something. O(n log n + parallel
+// pairs).
 // Errors: InvalidArgument for a problem or a number of offsets that makes no sense;
 // FailedPrecondition for a wrong plan, with the reason: the two buffers that collide and where, or
 // the buffer that is misaligned, below zero or beyond the capacity.

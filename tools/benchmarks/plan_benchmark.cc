@@ -19,7 +19,6 @@
 #include "npubank/compiler_stub/planner/files/csv.h"
 #include "npubank/compiler_stub/planner/files/example_graphs.h"
 #include "npubank/compiler_stub/planner/lifetimes.h"
-#include "npubank/compiler_stub/planner/search/conflicts.h"
 #include "npubank/compiler_stub/planner/search/heuristics.h"
 #include "npubank/compiler_stub/planner/validator.h"
 #include "npubank/compiler_stub/views/plan_view.h"
@@ -55,7 +54,7 @@ absl::Status PlanCsv(const std::string& folder, const std::string& name,
   NPUBANK_ASSIGN_OR_RETURN(const Plan plan, PlanMemory(csv.problem, {}));
   const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
   NPUBANK_RETURN_IF_ERROR(Validate(csv.problem, plan.offsets));
-  const Layout greedy = GreedyBySize(csv.problem, FindConflicts(csv.problem));
+  const Layout greedy = GreedyBySize(csv.problem);
   const int64_t base = capacity.value_or(plan.lower_bound);
   absl::PrintF("%-30s %5d %9.3f %9.3f %9.3f %7.4f %9.4f %8.3f %9d  %s\n", name,
                csv.problem.buffers.size(), MiB(SumOfSizes(csv.problem)), MiB(base), MiB(plan.bytes),

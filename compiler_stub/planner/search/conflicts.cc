@@ -1,57 +1,70 @@
 #include "npubank/compiler_stub/planner/search/conflicts.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 
 namespace npubank {
+namespace {
 
-Conflicts FindConflicts(const Problem& problem) {
+// Numbers in sets that are joined two by two; a set goes by its lowest number.
+class Sets {
+ public:
+  explicit Sets(size_t numbers) : up_(numbers), count_(numbers) {
+    std::iota(up_.begin(), up_.end(), 0);
+  }
+
+  size_t count() const { return count_; }
+
+  int Find(int number) {
+    while (up_[number] != number) number = up_[number] = up_[up_[number]];
+    return number;
+  }
+  void Join(int a, int b) {
+    a = Find(a);
+    b = Find(b);
+    if (a == b) return;
+    up_[std::max(a, b)] = std::min(a, b);
+    --count_;
+  }
+
+ private:
+  std::vector<int> up_;
+  size_t count_;
+};
+
+}  // namespace
+
+std::vector<std::vector<int>> IndependentParts(const Problem& problem) {
   const std::vector<Buffer>& buffers = problem.buffers;
-  Conflicts conflicts(buffers.size());
-  std::vector<int> order(buffers.size());
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<int> order;
+  for (int i = 0; i < static_cast<int>(buffers.size()); ++i) {
+    if (buffers[i].size > 0) order.push_back(i);
+  }
+  Sets sets(buffers.size());
+  for (int i : order) {
+    if (sets.count() == 1) break;
+    problem.parallel.ForEach(i, [&](int other) {
+      if (other > i && buffers[other].size > 0) sets.Join(i, other);
+    });
+  }
   std::sort(order.begin(), order.end(),
             [&](int a, int b) { return buffers[a].lower < buffers[b].lower; });
-  std::vector<int> alive;
+  int last = -1;  // of those begun, the one that lives longest
   for (int i : order) {
-    if (buffers[i].size == 0) continue;
-    alive.erase(std::remove_if(alive.begin(), alive.end(),
-                               [&](int j) { return buffers[j].upper <= buffers[i].lower; }),
-                alive.end());
-    for (int j : alive) {
-      conflicts[i].push_back(j);
-      conflicts[j].push_back(i);
-    }
-    alive.push_back(i);
+    if (last >= 0 && buffers[i].lower < buffers[last].upper) sets.Join(i, last);
+    if (last < 0 || buffers[i].upper > buffers[last].upper) last = i;
   }
-  for (const auto& [a, b] : problem.parallel) {
-    if (buffers[a].size == 0 || buffers[b].size == 0) continue;
-    conflicts[a].push_back(b);
-    conflicts[b].push_back(a);
-  }
-  for (std::vector<int>& others : conflicts) {
-    std::sort(others.begin(), others.end());
-    others.erase(std::unique(others.begin(), others.end()), others.end());
-  }
-  return conflicts;
-}
-
-std::vector<std::vector<int>> IndependentParts(const Conflicts& conflicts) {
+  std::sort(order.begin(), order.end());
   std::vector<std::vector<int>> parts;
-  std::vector<bool> seen(conflicts.size(), false);
-  for (size_t start = 0; start < conflicts.size(); ++start) {
-    if (seen[start]) continue;
-    std::vector<int> part = {static_cast<int>(start)};
-    seen[start] = true;
-    for (size_t next = 0; next < part.size(); ++next) {
-      for (int other : conflicts[part[next]]) {
-        if (seen[other]) continue;
-        seen[other] = true;
-        part.push_back(other);
-      }
+  std::vector<int> part_of(buffers.size());  // of the lowest number of each
+  for (int i : order) {
+    const int lowest = sets.Find(i);
+    if (lowest == i) {
+      part_of[i] = static_cast<int>(parts.size());
+      parts.emplace_back();
     }
-    std::sort(part.begin(), part.end());
-    parts.push_back(std::move(part));
+    parts[part_of[lowest]].push_back(i);
   }
   return parts;
 }

@@ -1,4 +1,5 @@
-// Conflicts: which buffers must not overlap in memory, as lists of neighbours. For this room only.
+// Conflicts: which buffers must not overlap in memory. Told from their lives and the parallel pairs
+// whenever it is asked: nothing is kept pair by pair. For this room only.
 #ifndef NPUBANK_COMPILER_STUB_PLANNER_SEARCH_CONFLICTS_H_
 #define NPUBANK_COMPILER_STUB_PLANNER_SEARCH_CONFLICTS_H_
 
@@ -8,15 +9,20 @@
 
 namespace npubank {
 
-using Conflicts = std::vector<std::vector<int>>;
+inline bool LiveTogether(const Buffer& a, const Buffer& b) {
+  return a.lower < b.upper && b.lower < a.upper;
+}
 
-// For each buffer the others that live at the same time or may run in parallel, ascending. Buffers
-// of size 0 are in nobody's way and have no neighbours. O(n log n + pairs).
-Conflicts FindConflicts(const Problem& problem);
+// Whether `a` and `b`, two buffers of more than 0 bytes, live at the same time or may run in
+// parallel.
+inline bool Conflict(const Problem& problem, int a, int b) {
+  return LiveTogether(problem.buffers[a], problem.buffers[b]) || problem.parallel.Contains(a, b);
+}
 
-// The connected parts of the conflict graph, each ascending: they can be planned apart, and the
-// largest of their plans is the plan's size.
-std::vector<std::vector<int>> IndependentParts(const Conflicts& conflicts);
+// The buffers of more than 0 bytes, in parts between which there are no conflicts: they can be
+// planned apart, and the largest of their plans is the plan's size. Each part ascending, the one with
+// the lowest number first. O(n log n + parallel pairs).
+std::vector<std::vector<int>> IndependentParts(const Problem& problem);
 
 }  // namespace npubank
 

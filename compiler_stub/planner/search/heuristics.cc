@@ -2,30 +2,40 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/compiler_stub/planner/search/conflicts.h"
+#include "npubank/compiler_stub/planner/search/sweep.h"
 
 namespace npubank {
 namespace {
 
-struct Taken {
+// A buffer that has its place.
+struct Placed {
   int64_t begin;
   int64_t end;
+  int64_t lower;  // of its life
+  int64_t upper;
+  int buffer;
 };
 
 int64_t AlignUp(int64_t offset, int64_t alignment) {
   return (offset + alignment - 1) & ~(alignment - 1);
 }
 
-// The offset for `buffer` among `taken`, which is sorted by begin.
-int64_t FindGap(const Buffer& buffer, absl::Span<const Taken> taken, Fit fit) {
+// The offset for buffer `number` among `placed`, which is sorted by begin.
+int64_t FindGap(const Problem& problem, int number, absl::Span<const Placed> placed, Fit fit) {
+  const Buffer& buffer = problem.buffers[number];
   int64_t top = 0;
   int64_t best = -1;
   int64_t best_room = std::numeric_limits<int64_t>::max();
-  for (const Taken& other : taken) {
+  for (const Placed& other : placed) {
+    const bool alive = other.lower < buffer.upper && buffer.lower < other.upper;
+    if (!alive && !problem.parallel.Contains(number, other.buffer)) continue;
     const int64_t start = AlignUp(top, buffer.alignment);
     const int64_t room = other.begin - start;
     if (room >= buffer.size && room < best_room) {
@@ -58,14 +68,39 @@ constexpr std::array<Order, 6> kOrders = {{
     {"birth", [](const Buffer& b, double) { return -static_cast<double>(b.lower); }},
 }};
 
+// Sums of the sizes of all buffers up to each, in the order of `when`.
+class SizesUntil {
+ public:
+  SizesUntil(const Problem& problem, int64_t Buffer::*when) {
+    for (const Buffer& buffer : problem.buffers) sums_.emplace_back(buffer.*when, buffer.size);
+    std::sort(sums_.begin(), sums_.end());
+    int64_t sum = 0;
+    for (auto& [moment, size] : sums_) size = sum += size;
+  }
+  // Of those whose moment is at most `moment`.
+  int64_t operator()(int64_t moment) const {
+    const auto after = std::upper_bound(sums_.begin(), sums_.end(),
+                                        std::pair(moment, std::numeric_limits<int64_t>::max()));
+    return after == sums_.begin() ? 0 : std::prev(after)->second;
+  }
+
+ private:
+  std::vector<std::pair<int64_t, int64_t>> sums_;
+};
+
 // Bytes of each buffer and of all that must not overlap it: how hard it is to place late.
-std::vector<double> Pressures(const Problem& problem, const Conflicts& conflicts) {
+std::vector<double> Pressures(const Problem& problem) {
+  const SizesUntil born(problem, &Buffer::lower);
+  const SizesUntil dead(problem, &Buffer::upper);
   std::vector<double> pressures;
-  pressures.reserve(conflicts.size());
-  for (size_t i = 0; i < conflicts.size(); ++i) {
-    double sum = Size(problem.buffers[i]);
-    for (int other : conflicts[i]) sum += Size(problem.buffers[other]);
-    pressures.push_back(sum);
+  for (int i = 0; i < static_cast<int>(problem.buffers.size()); ++i) {
+    const Buffer& buffer = problem.buffers[i];
+    // Alive together with it are all that begin before its end, but for those that end before.
+    int64_t sum = born(buffer.upper - 1) - dead(buffer.lower);
+    problem.parallel.ForEach(i, [&](int other) {
+      if (!LiveTogether(buffer, problem.buffers[other])) sum += problem.buffers[other].size;
+    });
+    pressures.push_back(static_cast<double>(sum));
   }
   return pressures;
 }
@@ -90,44 +125,77 @@ std::vector<int> SortedBy(const Problem& problem, absl::Span<const double> press
   return order;
 }
 
-}  // namespace
-
-Layout PlaceInOrder(const Problem& problem, const Conflicts& conflicts, absl::Span<const int> order,
-                    Fit fit) {
+// Each above the one before: a place for all, whoever runs side by side.
+Layout PileUp(const Problem& problem) {
   Layout layout;
-  layout.offsets.assign(problem.buffers.size(), -1);
-  std::vector<Taken> taken;
-  for (int i : order) {
-    const Buffer& buffer = problem.buffers[i];
-    taken.clear();
-    for (int other : conflicts[i]) {
-      const int64_t offset = layout.offsets[other];
-      if (offset >= 0) taken.push_back({offset, offset + problem.buffers[other].size});
-    }
-    std::sort(taken.begin(), taken.end(),
-              [](const Taken& a, const Taken& b) { return a.begin < b.begin; });
-    layout.offsets[i] = FindGap(buffer, taken, fit);
-    layout.bytes = std::max(layout.bytes, layout.offsets[i] + buffer.size);
+  for (const Buffer& buffer : problem.buffers) {
+    layout.offsets.push_back(AlignUp(layout.bytes, buffer.alignment));
+    layout.bytes = layout.offsets.back() + buffer.size;
   }
   return layout;
 }
 
-Layout GreedyBySize(const Problem& problem, const Conflicts& conflicts) {
-  const std::vector<double> pressures(problem.buffers.size(), 0);
-  return PlaceInOrder(problem, conflicts, SortedBy(problem, pressures, kOrders[0].key), Fit::kBest);
+NamedLayout Quickest(const Problem& problem) {
+  if (problem.parallel.buffers() > 0) return {"one above the other", PileUp(problem)};
+  return {"birth, best fit", SweepByBirth(problem)};
 }
 
-NamedLayout BestHeuristic(const Problem& problem, const Conflicts& conflicts, int64_t enough) {
-  const std::vector<double> pressures = Pressures(problem, conflicts);
+}  // namespace
+
+std::optional<Layout> PlaceInOrder(const Problem& problem, absl::Span<const int> order, Fit fit,
+                                   TimeLimit& limit) {
+  Layout layout;
+  layout.offsets.assign(problem.buffers.size(), -1);
+  std::vector<Placed> placed;
+  placed.reserve(order.size());
+  for (int i : order) {
+    if (limit.Reached(static_cast<int64_t>(placed.size()))) return std::nullopt;
+    const Buffer& buffer = problem.buffers[i];
+    const int64_t begin = FindGap(problem, i, placed, fit);
+    const int64_t end = begin + buffer.size;
+    const auto at =
+        std::upper_bound(placed.begin(), placed.end(), begin,
+                         [](int64_t offset, const Placed& other) { return offset < other.begin; });
+    placed.insert(at, {begin, end, buffer.lower, buffer.upper, i});
+    layout.offsets[i] = begin;
+    layout.bytes = std::max(layout.bytes, end);
+  }
+  return layout;
+}
+
+std::vector<int> OrderOfBirth(const Problem& problem) {
+  return SortedBy(problem, std::vector<double>(problem.buffers.size(), 0), kOrders.back().key);
+}
+
+Layout GreedyBySize(const Problem& problem) {
+  const std::vector<double> pressures(problem.buffers.size(), 0);
+  std::vector<int> order = SortedBy(problem, pressures, kOrders.front().key);
+  std::erase_if(order, [&](int i) { return problem.buffers[i].size == 0; });
+  TimeLimit none(absl::InfiniteDuration(), nullptr);
+  return *PlaceInOrder(problem, order, Fit::kBest, none);
+}
+
+NamedLayout BestHeuristic(const Problem& problem, int64_t enough, int64_t* looks,
+                          TimeLimit& limit) {
+  const auto count = static_cast<int64_t>(problem.buffers.size());
+  const int64_t most_looks = count * (count - 1) / 2;
+  if (most_looks > *looks || limit.Reached(0)) return Quickest(problem);
   NamedLayout best;
   best.layout.bytes = std::numeric_limits<int64_t>::max();
+  const std::vector<double> pressures = Pressures(problem);
   for (const Order& order : kOrders) {
     const std::vector<int> sorted = SortedBy(problem, pressures, order.key);
     for (Fit fit : {Fit::kBest, Fit::kFirst}) {
-      Layout layout = PlaceInOrder(problem, conflicts, sorted, fit);
-      if (layout.bytes >= best.layout.bytes) continue;
+      std::optional<Layout> layout;
+      if (most_looks <= *looks) layout = PlaceInOrder(problem, sorted, fit, limit);
+      if (!layout.has_value()) {
+        NamedLayout quickest = Quickest(problem);
+        return quickest.layout.bytes < best.layout.bytes ? quickest : best;
+      }
+      *looks -= most_looks;
+      if (layout->bytes >= best.layout.bytes) continue;
       best = {absl::StrCat(order.name, fit == Fit::kBest ? ", best fit" : ", first fit"),
-              std::move(layout)};
+              *std::move(layout)};
       if (best.layout.bytes <= enough) return best;
     }
   }

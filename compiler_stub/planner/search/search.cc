@@ -1,10 +1,11 @@
 #include "npubank/compiler_stub/planner/search/search.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 
-#include "absl/time/clock.h"
+#include "absl/types/span.h"
 #include "npubank/compiler_stub/planner/search/search_space.h"
 
 namespace npubank {
@@ -12,7 +13,6 @@ namespace {
 
 constexpr int64_t kNoBlocker = std::numeric_limits<int64_t>::max();
 constexpr int64_t kFirstRun = 10'000;  // steps with the first order of preference
-constexpr int64_t kStepsPerClockLook = 1024;
 
 int64_t AlignUp(int64_t offset, int64_t alignment) {
   return (offset + alignment - 1) & ~(alignment - 1);
@@ -28,7 +28,8 @@ class Walk {
         states_(space.items.size()),
         piles_(space.sections.size()),
         crossing_(space.sections.size(), 0),
-        marked_(space.sections.size(), false) {
+        marked_(space.sections.size(), false),
+        placed_(static_cast<size_t>(space.neighbours.words()), 0) {
     for (size_t s = 0; s < piles_.size(); ++s) {
       piles_[s] = {space_.sections[s], space_.sections[s].size()};
     }
@@ -42,7 +43,7 @@ class Walk {
     for (int s = 0; s < static_cast<int>(piles_.size()); ++s) MarkSection(s);
     if (SectionsFit() && Solve(all)) return SearchEnd::kFound;
     if (!stopped_) return SearchEnd::kNone;
-    return timed_out_ ? SearchEnd::kDeadline : SearchEnd::kSteps;
+    return timed_out_ ? SearchEnd::kTime : SearchEnd::kSteps;
   }
 
   int64_t steps() const { return steps_; }
@@ -89,6 +90,26 @@ class Walk {
     to_check_.push_back(section);
   }
   bool CountStep();
+  // Ends the walk when the time is up.
+  void LookAtTime(size_t work) {
+    if (limits_.time->Reached(static_cast<int64_t>(work))) stopped_ = timed_out_ = true;
+  }
+  // The neighbours without a place.
+  template <typename Visit>
+  void ForEachWaiting(int item, Visit visit) const {
+    const absl::Span<const uint64_t> row = space_.neighbours.Row(item);
+    for (size_t w = 0; w < row.size(); ++w) {
+      for (uint64_t bits = row[w] & ~placed_[w]; bits != 0; bits &= bits - 1) {
+        visit(static_cast<int>(w * 64) + std::countr_zero(bits));
+      }
+    }
+  }
+  void SetPlaced(int item, bool placed) {
+    states_[item].placed = placed;
+    const uint64_t bit = uint64_t{1} << (item % 64);
+    uint64_t& word = placed_[static_cast<size_t>(item) / 64];
+    word = placed ? word | bit : word & ~bit;
+  }
   void Remember(int item) { changes_.push_back({item, states_[item]}); }
   void Undo(size_t mark);
   // Counts an item without a place for the moments between sections that it keeps together.
@@ -104,6 +125,7 @@ class Walk {
   std::vector<int> crossing_;  // items without a place that keep sections s and s + 1 together
   std::vector<bool> marked_;
   std::vector<int> to_check_;
+  std::vector<uint64_t> placed_;  // a bit for each item
   std::vector<Change> changes_;
   int64_t steps_ = 0;
   bool stopped_ = false;
@@ -112,9 +134,6 @@ class Walk {
 
 bool Walk::CountStep() {
   ++steps_;
-  if (steps_ % kStepsPerClockLook == 0 && absl::Now() > limits_.deadline) {
-    stopped_ = timed_out_ = true;
-  }
   if (steps_ > limits_.steps) stopped_ = true;
   return !stopped_;
 }
@@ -167,6 +186,7 @@ bool Walk::SectionsFit() {
   bool fit = true;
   for (int section : to_check_) {
     marked_[section] = false;
+    LookAtTime(piles_[section].waiting);
     fit = fit && PileFits(&piles_[section]);
   }
   to_check_.clear();
@@ -176,30 +196,28 @@ bool Walk::SectionsFit() {
 bool Walk::Place(int item) {
   if (!CountStep()) return false;
   Remember(item);
-  State& state = states_[item];
-  state.placed = true;
+  SetPlaced(item, true);
   CountCrossing(space_.items[item], -1);
   LeavePiles(item);
-  const int64_t top = state.floor + space_.items[item].size;
+  const int64_t floor = states_[item].floor;
+  const int64_t top = floor + space_.items[item].size;
   bool possible = true;
-  for (int other : space_.items[item].neighbours) {
-    if (states_[other].placed) continue;
-    if (states_[other].reach > state.floor) {
+  ForEachWaiting(item, [&](int other) {
+    if (states_[other].reach > floor) {
       Remember(other);
       states_[other].reach = 0;  // this is the blocker it waited for
     }
     possible = possible && RaiseFloor(other, top);
-  }
+  });
   return SectionsFit() && possible;
 }
 
 int64_t Walk::LowestOnBlocker(int item, int64_t reach) const {
   int64_t lowest = kNoBlocker;
-  for (int other : space_.items[item].neighbours) {
-    const State& state = states_[other];
-    if (state.placed || state.floor >= reach) continue;
-    lowest = std::min(lowest, state.floor + space_.items[other].size);
-  }
+  ForEachWaiting(item, [&](int other) {
+    const int64_t floor = states_[other].floor;
+    if (floor < reach) lowest = std::min(lowest, floor + space_.items[other].size);
+  });
   return lowest;
 }
 
@@ -218,6 +236,7 @@ void Walk::Undo(size_t mark) {
     if (states_[change.item].placed && !change.before.placed) {
       CountCrossing(space_.items[change.item], 1);
       ReturnToPiles(change.item);
+      SetPlaced(change.item, false);
     }
     states_[change.item] = change.before;
     changes_.pop_back();
@@ -246,7 +265,7 @@ bool Walk::SolveApart(const std::vector<int>& items, int first, int end, bool* s
 }
 
 bool Walk::Solve(const std::vector<int>& items) {
-  while (!stopped_) {
+  for (LookAtTime(items.size()); !stopped_; LookAtTime(items.size())) {
     int lowest = -1;
     int first = std::numeric_limits<int>::max();
     int end = 0;
@@ -290,18 +309,14 @@ const std::vector<Preference>& Preferences() {
 
 }  // namespace
 
-SearchResult FindLayout(const Problem& problem, const Conflicts& conflicts, int64_t capacity,
-                        const SearchLimits& limits) {
+SearchResult FindLayout(const Problem& problem, int64_t capacity, const SearchLimits& limits) {
   SearchResult result;
-  std::vector<SearchSpace> spaces;
-  for (const Preference& preference : Preferences()) {
-    spaces.push_back(MakeSearchSpace(problem, conflicts, preference));
-  }
   for (int64_t run = kFirstRun;; run *= 2) {
-    for (const SearchSpace& space : spaces) {
+    for (const Preference& preference : Preferences()) {
       SearchLimits run_limits = limits;
       run_limits.steps = std::min(run, limits.steps - result.steps);
       if (run_limits.steps <= 0) return result;
+      const SearchSpace space = MakeSearchSpace(problem, preference);
       Walk walk(space, capacity / space.unit, run_limits);
       result.end = walk.Run();
       result.steps += walk.steps();

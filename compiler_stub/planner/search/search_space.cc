@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "absl/types/span.h"
+#include "npubank/compiler_stub/planner/search/conflicts.h"
 
 namespace npubank {
 namespace {
@@ -77,19 +78,20 @@ void FillSections(SearchSpace* space) {
       item.end_section = s + 1;
     }
   }
-  for (SearchSpace::Item& item : space->items) {
+  for (int i = 0; i < static_cast<int>(space->items.size()); ++i) {
+    SearchSpace::Item& item = space->items[i];
     item.reach_first = item.first_section;
     item.reach_end = item.end_section;
-    for (int other : item.neighbours) {
+    space->neighbours.ForEach(i, [&](int other) {
       const SearchSpace::Item& neighbour = space->items[other];
       // Neighbours in time share a section; only parallel ones reach farther.
       if (neighbour.first_section < item.end_section &&
           item.first_section < neighbour.end_section) {
-        continue;
+        return;
       }
       item.reach_first = std::min(item.reach_first, neighbour.first_section);
       item.reach_end = std::max(item.reach_end, neighbour.end_section);
-    }
+    });
   }
 }
 
@@ -106,8 +108,7 @@ int64_t FindUnit(const Problem& problem) {
   return unit % alignment == 0 ? unit : std::gcd(unit, alignment);
 }
 
-SearchSpace MakeSearchSpace(const Problem& problem, const Conflicts& conflicts,
-                            const Preference& preference) {
+SearchSpace MakeSearchSpace(const Problem& problem, const Preference& preference) {
   SearchSpace space;
   space.unit = FindUnit(problem);
   space.sections = FindSections(problem);
@@ -120,8 +121,14 @@ SearchSpace MakeSearchSpace(const Problem& problem, const Conflicts& conflicts,
     item.alignment = std::max<int64_t>(1, problem.buffers[buffer].alignment / space.unit);
     space.items.push_back(std::move(item));
   }
-  for (SearchSpace::Item& item : space.items) {
-    for (int other : conflicts[item.buffer]) item.neighbours.push_back(item_of[other]);
+  const int count = static_cast<int>(space.items.size());
+  space.neighbours = BitMatrix(count);
+  for (int i = 0; i < count; ++i) {
+    for (int j = 0; j < i; ++j) {
+      if (!Conflict(problem, space.items[i].buffer, space.items[j].buffer)) continue;
+      space.neighbours.Set(i, j);
+      space.neighbours.Set(j, i);
+    }
   }
   for (std::vector<int>& section : space.sections) {
     for (int& member : section) member = item_of[member];

@@ -1,14 +1,13 @@
-// SearchSpace: a problem as the exact search wants it: in an order of
-// preference, in the largest unit that measures every size, with the moments that matter. For this
-// room.
+// SearchSpace: a problem as the exact search wants it: in an order of preference, in the largest unit
+// that measures every size, with the moments that matter. For this room.
 #ifndef NPUBANK_COMPILER_STUB_PLANNER_SEARCH_SEARCH_SPACE_H_
 #define NPUBANK_COMPILER_STUB_PLANNER_SEARCH_SEARCH_SPACE_H_
 
 #include <cstdint>
 #include <vector>
 
+#include "npubank/compiler_stub/planner/bit_matrix.h"
 #include "npubank/compiler_stub/planner/problem.h"
-#include "npubank/compiler_stub/planner/search/conflicts.h"
 
 namespace npubank {
 
@@ -23,10 +22,9 @@ using Preference = std::vector<Measure>;
 
 struct SearchSpace {
   struct Item {
-    int buffer = 0;               // its number in the problem
-    int64_t size = 0;             // in units
-    int64_t alignment = 1;        // in units
-    std::vector<int> neighbours;  // items that must not overlap it
+    int buffer = 0;         // its number in the problem
+    int64_t size = 0;       // in units
+    int64_t alignment = 1;  // in units
     // The sections it is alive in, and those that it or a neighbour is alive in.
     int first_section = 0;
     int end_section = 0;
@@ -35,6 +33,7 @@ struct SearchSpace {
   };
   int64_t unit = 1;         // bytes
   std::vector<Item> items;  // the preferred one first
+  BitMatrix neighbours;     // items that must not overlap
   // A section is a moment at which the set of live items is not part of another moment's: by
   // increasing time. Any two items of a section are neighbours, so a section's items lie in a pile.
   std::vector<std::vector<int>> sections;
@@ -45,8 +44,7 @@ struct SearchSpace {
 int64_t FindUnit(const Problem& problem);
 
 // `problem` is not empty.
-SearchSpace MakeSearchSpace(const Problem& problem, const Conflicts& conflicts,
-                            const Preference& preference);
+SearchSpace MakeSearchSpace(const Problem& problem, const Preference& preference);
 
 }  // namespace npubank
 

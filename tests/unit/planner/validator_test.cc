@@ -50,7 +50,8 @@ TEST(Validator, KeepsParallelBuffersApart) {
   Problem problem = TwoBuffers();
   problem.buffers[1].lower = 4;
   for (const auto& pair : {std::make_pair(0, 1), std::make_pair(1, 0)}) {
-    problem.parallel = {pair};
+    problem.parallel = ParallelPairs(2);
+    problem.parallel.Add(pair.first, pair.second);
     EXPECT_THAT(WhyNot(problem, {0, 0}), HasSubstr("may run in parallel"));
     EXPECT_TRUE(Validate(problem, {0, 100}).ok());
   }
@@ -96,8 +97,10 @@ TEST(Validator, RefusesProblemsAndOffsetsThatMakeNoSense) {
   refused([](Problem* p) { p->buffers[1].size = std::numeric_limits<int64_t>::max() - 100; },
           "pass 2^63");
   refused([](Problem* p) { p->capacity = -1; }, "capacity -1");
-  refused([](Problem* p) { p->parallel = {{0, 2}}; }, "parallel pair (0, 2)");
-  refused([](Problem* p) { p->parallel = {{1, 1}}; }, "parallel pair (1, 1)");
+  refused([](Problem* p) { p->parallel = ParallelPairs(3); },
+          "parallel pairs of 3 buffers, where there are 2");
+  refused([](Problem* p) { p->parallel = ParallelPairs((1 << 15) + 1); },
+          "at most 32768 are planned in parallel");
 }
 
 }  // namespace
