@@ -26,6 +26,12 @@ absl::Status CheckOptions(const ModelConfig& config, const CompileOptions& optio
         "submodel '", options.name, "': context ", options.context, " is not between the chunk of ",
         options.chunk, " and the model's context length of ", config.context_length));
   }
+  if (options.device.argument_alignment > kScratchAlignment) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("submodel '", options.name, "': the device wants arguments at multiples of ",
+                     options.device.argument_alignment, "; places are planned at multiples of ",
+                     kScratchAlignment));
+  }
   return absl::OkStatus();
 }
 

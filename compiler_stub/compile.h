@@ -18,8 +18,9 @@
 //
 // Cost: reads tensor types only, no weight bytes; milliseconds. Threads: pure.
 // Errors: InvalidArgument for options out of range (S of 1..4096, S <= N <= the model's context
-// length) or a tensor whose shape is not what the config says (names both); NotFound for a missing
-// tensor.
+// length), a tensor whose shape is not what the config says (names both), or one that the weight
+// format brings to the device in an element type for which the device has no function (names all
+// three: choose another format); NotFound for a missing tensor.
 #ifndef NPUBANK_COMPILER_STUB_COMPILE_H_
 #define NPUBANK_COMPILER_STUB_COMPILE_H_
 
@@ -29,6 +30,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "npubank/compiler_stub/device_traits.h"
 #include "npubank/compiler_stub/planner/lifetimes.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 
@@ -62,6 +64,9 @@ struct CompileOptions {
   // What the plan of a function's scratch allows: its operations in order only, or in any order
   // that their values allow.
   Schedule schedule = Schedule::kSerial;
+  // Of the device that will run it: the same for all submodels of a model, so that they choose the
+  // same recipes.
+  DeviceTraits device = {};
   // False gives every value memory of its own: to prove that sharing changes no result.
   bool reuse = true;
 };

@@ -22,6 +22,22 @@
 namespace npubank {
 namespace {
 
+// The device has a function for every operation over the weights that it takes.
+absl::Status CheckWeightFunctions(const Graph& graph, const DeviceTraits& device) {
+  for (const GraphOp& op : graph.ops()) {
+    for (uint32_t input : op.inputs) {
+      const GraphValue& value = graph.value(input);
+      const ElementType element = value.type.element();
+      if (value.kind != ValueKind::kWeight || device.Has(op.kind, element)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("weight '", value.name, "' is ", value.type.ToString(),
+                       " on the device, which has no ", OpKindName(op.kind), " over ",
+                       ElementTypeName(element), "; choose another weight format"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 class GraphCompiler {
  public:
   GraphCompiler(const Graph& graph, const CompileOptions& options)
@@ -34,7 +50,7 @@ class GraphCompiler {
     NPUBANK_RETURN_IF_ERROR(AddFunctions());
     AddInterface();
     AddCalls();
-    blob_.weights = closures_.names();
+    blob_.weights = closures_.weights();
     NPUBANK_ASSIGN_OR_RETURN(blob_.recipes, closures_.Encode());
     NPUBANK_RETURN_IF_ERROR(PlanArena());
     return std::move(blob_);
@@ -149,6 +165,7 @@ class GraphCompiler {
 }  // namespace
 
 absl::StatusOr<SubmodelBlob> CompileGraph(const Graph& graph, const CompileOptions& options) {
+  NPUBANK_RETURN_IF_ERROR(CheckWeightFunctions(graph, options.device));
   return GraphCompiler(graph, options).Run();
 }
 

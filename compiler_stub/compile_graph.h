@@ -5,8 +5,10 @@
 //
 // What compile.h does for a Llama, without knowing what a Llama is. The values that pass between
 // calls and one scratch region, as large as the hungriest function needs, share the arena. Every
-// value made by one call is kept until the last call that reads it. Errors: InvalidArgument when
-// two inputs, states, outputs or weights have one name; otherwise as in body.h. Threads: pure.
+// value made by one call is kept until the last call that reads it.
+// Errors: InvalidArgument when two inputs, states, outputs or weights have one name, or the device
+// has no function for a weight (names weight, operation and element type); otherwise as in body.h.
+// Threads: pure.
 #ifndef NPUBANK_COMPILER_STUB_COMPILE_GRAPH_H_
 #define NPUBANK_COMPILER_STUB_COMPILE_GRAPH_H_
 

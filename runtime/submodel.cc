@@ -34,7 +34,8 @@ absl::Status Submodel::RegisterWeights(std::shared_ptr<const SourceIndex> index)
     const uint64_t bytes = recipes->type(i).bytes();
     NPUBANK_ASSIGN_OR_RETURN(
         Registration registration,
-        bank_->Register(owner_, LazyTensor(Description{recipes, i}), blob_.weights[i]));
+        bank_->Register(owner_, LazyTensor(Description{recipes, i}),
+                        blob_.weights[i].ToString()));
     weights_.push_back({registration.uid, bytes});
     weight_bytes_ += bytes;
     if (registration.hit) ++hits_, hit_bytes_ += bytes;
@@ -56,7 +57,7 @@ absl::Status Submodel::Pin(absl::Span<const Lease> leases) {
     const auto found = by_uid.find(weights_[i].uid.value);
     if (found == by_uid.end())
       return absl::FailedPreconditionError(
-          absl::StrCat("submodel ", name(), ": weight ", blob_.weights[i],
+          absl::StrCat("submodel ", name(), ": weight ", blob_.weights[i].ToString(),
                        " is not among the leases: load its owner"));
     mine.push_back(*found->second);
   }
@@ -102,7 +103,7 @@ absl::Status Submodel::RecordCall(const Call& call, const Places& places,
     if (binding.kind == BindingKind::kWeight &&
         leases_[binding.index].type() != function.arguments[i].type)
       return absl::InvalidArgumentError(
-          absl::StrCat("weight ", blob_.weights[binding.index], " is ",
+          absl::StrCat("weight ", blob_.weights[binding.index].ToString(), " is ",
                        leases_[binding.index].type().ToString(), " but argument ",
                        function.arguments[i].name, " is ", function.arguments[i].type.ToString()));
     NPUBANK_ASSIGN_OR_RETURN(void* address, Resolve(binding, places));

@@ -12,7 +12,7 @@
 namespace npubank {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;  // 1: weights without parts
 constexpr uint32_t kMaxFunctions = 4096;
 constexpr uint32_t kMaxCalls = 1u << 16;
 constexpr uint32_t kMaxValues = 1u << 16;
@@ -39,7 +39,7 @@ class SubmodelReader {
         [this](const fbs::SubmodelValue& value) { return ReadValue(value); }, to.values));
     NPUBANK_RETURN_IF_ERROR(blob_.ReadAll(
         from.weights(), "weight", kMaxWeights,
-        [this](const fbs::Weight& weight) { return blob_.ReadName(weight.name()); }, to.weights));
+        [this](const fbs::Weight& weight) { return ReadWeight(weight); }, to.weights));
     return blob_.ReadAll(
         from.calls(), "call", kMaxCalls, [this](const fbs::Call& call) { return ReadCall(call); },
         to.calls);
@@ -52,6 +52,13 @@ class SubmodelReader {
     NPUBANK_ASSIGN_OR_RETURN(function.blob, blob_.ReadBytes(from.blob()));
     NPUBANK_ASSIGN_OR_RETURN(function.function, ReadFunctionBlob(function.blob));
     return function;
+  }
+
+  absl::StatusOr<SubmodelWeight> ReadWeight(const fbs::Weight& from) {
+    SubmodelWeight weight;
+    NPUBANK_ASSIGN_OR_RETURN(weight.name, blob_.ReadName(from.name()));
+    weight.part = static_cast<WeightPart>(from.part());
+    return weight;
   }
 
   absl::StatusOr<SubmodelValue> ReadValue(const fbs::SubmodelValue& from) {
@@ -105,6 +112,20 @@ flatbuffers::Offset<fbs::Call> WriteCall(flatbuffers::FlatBufferBuilder& builder
 
 }  // namespace
 
+std::string SubmodelWeight::ToString() const {
+  switch (part) {
+    case WeightPart::kWeight:
+      return name;
+    case WeightPart::kScale:
+      return name + " (scale)";
+    case WeightPart::kZero:
+      return name + " (zero)";
+    case WeightPart::kMin:
+      return name + " (min)";
+  }
+  return name + " (unknown part)";
+}
+
 std::vector<uint32_t> Call::Closure() const {
   std::vector<uint32_t> weights;
   for (const Binding& binding : arguments) {
@@ -145,9 +166,9 @@ std::string WriteSubmodelBlob(const SubmodelBlob& blob) {
     return fbs::CreateSubmodelValue(builder, name, ElementNumber(value.type), dims,
                                     static_cast<fbs::Placement>(value.placement), value.offset);
   });
-  const auto weights = WriteAll(builder, blob.weights, [&](const std::string& weight) {
-    const auto name = builder.CreateString(weight);
-    return fbs::CreateWeight(builder, name);
+  const auto weights = WriteAll(builder, blob.weights, [&](const SubmodelWeight& weight) {
+    const auto name = builder.CreateString(weight.name);
+    return fbs::CreateWeight(builder, name, static_cast<fbs::WeightPart>(weight.part));
   });
   const auto calls =
       WriteAll(builder, blob.calls, [&](const Call& call) { return WriteCall(builder, call); });

@@ -41,11 +41,24 @@ struct SubmodelFunction {
   Function function;  // the same, read
 };
 
+// One part of a stored weight, bound to an argument of its own. Today's functions compute with whole
+// weights: the part kWeight alone.
+enum class WeightPart : uint8_t { kWeight = 0, kScale = 1, kZero = 2, kMin = 3 };
+struct SubmodelWeight {
+  std::string name;  // of the stored weight
+  WeightPart part = WeightPart::kWeight;
+
+  std::string ToString() const;  // "q_proj.weight", "q_proj.weight (scale)"
+  friend bool operator==(const SubmodelWeight& a, const SubmodelWeight& b) {
+    return a.name == b.name && a.part == b.part;
+  }
+};
+
 struct Call {
   std::string name;
   uint32_t function = 0;
   std::vector<Binding> arguments;
-  // The closure: the weights among `arguments`, in order.
+  // The closure: the weights among `arguments`, each part by itself, in order.
   std::vector<uint32_t> Closure() const;
 };
 
@@ -56,9 +69,9 @@ struct SubmodelBlob {
   uint64_t vocabulary = 0;
   std::vector<SubmodelFunction> functions;
   std::vector<SubmodelValue> values;
-  std::vector<std::string> weights;  // names; recipe i of `recipes` makes weight i
-  std::string recipes;               // for RecipeList::Bind
-  std::vector<Call> calls;           // in execution order
+  std::vector<SubmodelWeight> weights;  // recipe i of `recipes` makes weight i
+  std::string recipes;                  // for RecipeList::Bind
+  std::vector<Call> calls;              // in execution order
   uint64_t arena_bytes = 0;
   uint64_t scratch_offset = 0;
   uint64_t scratch_bytes = 0;

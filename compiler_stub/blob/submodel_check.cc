@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -30,8 +31,7 @@ class SubmodelChecker {
     NPUBANK_RETURN_IF_ERROR(CheckSizes());
     NPUBANK_RETURN_IF_ERROR(CheckNames("function", blob_.functions, NameOf<SubmodelFunction>));
     NPUBANK_RETURN_IF_ERROR(CheckNames("value", blob_.values, NameOf<SubmodelValue>));
-    NPUBANK_RETURN_IF_ERROR(
-        CheckNames("weight", blob_.weights, [](const std::string& name) { return name; }));
+    NPUBANK_RETURN_IF_ERROR(CheckWeights());
     NPUBANK_RETURN_IF_ERROR(CheckNames("call", blob_.calls, NameOf<Call>));
     NPUBANK_RETURN_IF_ERROR(CheckPlaces());
     NPUBANK_RETURN_IF_ERROR(CheckLength());
@@ -67,6 +67,37 @@ class SubmodelChecker {
       if (!names.insert(name).second) {
         return Invalid(absl::StrCat(what, " '", name, "' is there twice"));
       }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckWeights() const {
+    std::set<std::pair<std::string, WeightPart>> parts;
+    for (size_t i = 0; i < blob_.weights.size(); ++i) {
+      const SubmodelWeight& weight = blob_.weights[i];
+      NPUBANK_RETURN_IF_ERROR(Annotate(CheckName(weight.name), absl::StrCat("weight ", i)));
+      if (weight.part > WeightPart::kMin) {
+        return Invalid(absl::StrCat("weight '", weight.name, "' has a part ",
+                                    static_cast<int>(weight.part), ", which is not known"));
+      }
+      if (!parts.emplace(weight.name, weight.part).second) {
+        return Invalid(absl::StrCat("weight '", weight.ToString(), "' is there twice"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Scales, zero points and minima come with the weight that they belong to.
+  absl::Status CheckClosure(const Call& call) const {
+    std::set<std::string> whole;
+    const std::vector<uint32_t> closure = call.Closure();
+    for (uint32_t w : closure) {
+      if (blob_.weights[w].part == WeightPart::kWeight) whole.insert(blob_.weights[w].name);
+    }
+    for (uint32_t w : closure) {
+      if (whole.count(blob_.weights[w].name) > 0) continue;
+      return Invalid(absl::StrCat("is bound to weight '", blob_.weights[w].ToString(),
+                                  "' without the weight itself"));
     }
     return absl::OkStatus();
   }
@@ -171,7 +202,7 @@ class SubmodelChecker {
                                     "' is written to and bound twice"));
       }
     }
-    return absl::OkStatus();
+    return CheckClosure(call);
   }
 
   // The numbers of the input arguments that the function writes to.
@@ -220,7 +251,8 @@ class SubmodelChecker {
     if (!type.has_value()) type = argument.type;
     if (*type == argument.type) return absl::OkStatus();
     return Invalid(absl::StrCat("is ", argument.type.ToString(), ", but weight '",
-                                blob_.weights[weight], "' is ", type->ToString(), " elsewhere"));
+                                blob_.weights[weight].ToString(), "' is ", type->ToString(),
+                                " elsewhere"));
   }
 
   MemoryRange RangeOf(uint32_t value) const {
@@ -298,7 +330,8 @@ class SubmodelChecker {
     }
     for (size_t w = 0; w < weight_types_.size(); ++w) {
       if (weight_types_[w].has_value()) continue;
-      return Invalid(absl::StrCat("weight '", blob_.weights[w], "' is bound to no call"));
+      return Invalid(
+          absl::StrCat("weight '", blob_.weights[w].ToString(), "' is bound to no call"));
     }
     return absl::OkStatus();
   }

@@ -68,13 +68,6 @@ class Weights {
                                                      "; the config asks for ",
                                                      expected.ToString()));
     }
-    const ElementType element = type.element();
-    if (keep() && element != ElementType::kF32 && element != ElementType::kF16 &&
-        element != ElementType::kBF16) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor '", name, "' is ", type.ToString(),
-                       ", which cannot be used as stored; choose the weight format f16"));
-    }
     return tensor;
   }
 

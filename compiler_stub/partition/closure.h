@@ -2,7 +2,7 @@
 //
 //   Closures closures(graph);
 //   Binding binding = closures.Bind(value);   // {kWeight, number}
-//   closures.names();                         // one per number
+//   closures.weights();                         // one per number
 //   NPUBANK_ASSIGN_OR_RETURN(std::string recipes, closures.Encode());
 //
 // A weight gets its number when it is first bound; a weight that several calls use has one number,
@@ -28,20 +28,20 @@ class Closures {
   explicit Closures(const Graph& graph) : graph_(graph) {}
 
   Binding Bind(uint32_t weight) {
-    const auto next = static_cast<uint32_t>(names_.size());
+    const auto next = static_cast<uint32_t>(weights_.size());
     const auto [known, added] = numbers_.emplace(weight, next);
     if (added) {
-      names_.push_back(graph_.value(weight).name);
-      weights_.push_back(weight);
+      weights_.push_back({graph_.value(weight).name, WeightPart::kWeight});
+      values_.push_back(weight);
     }
     return {BindingKind::kWeight, known->second};
   }
 
-  const std::vector<std::string>& names() const { return names_; }
+  const std::vector<SubmodelWeight>& weights() const { return weights_; }
   // The weights' recipes, root i for number i (recipe_codec.h).
   absl::StatusOr<std::string> Encode() const {
     std::vector<RecipePtr> recipes;
-    for (const uint32_t weight : weights_) {
+    for (const uint32_t weight : values_) {
       NPUBANK_ASSIGN_OR_RETURN(recipes.emplace_back(), graph_.value(weight).weight->MakeRecipe());
     }
     return EncodeRecipes(recipes);
@@ -50,8 +50,8 @@ class Closures {
  private:
   const Graph& graph_;
   std::map<uint32_t, uint32_t> numbers_;  // by value of the graph
-  std::vector<std::string> names_;
-  std::vector<uint32_t> weights_;  // values of the graph, by number
+  std::vector<SubmodelWeight> weights_;   // by number
+  std::vector<uint32_t> values_;          // of the graph, by number
 };
 
 }  // namespace npubank

@@ -45,7 +45,8 @@ std::map<std::string, RecipePtr> WeightsOf(const SubmodelBlob& blob, const FakeM
   EXPECT_TRUE(recipes.ok()) << recipes.status();
   std::map<std::string, RecipePtr> weights;
   for (size_t i = 0; recipes.ok() && i < (*recipes)->size(); ++i) {
-    weights[blob.weights[i]] = (*recipes)->Make(i).value();
+    EXPECT_EQ(blob.weights[i].part, WeightPart::kWeight) << "a closure of one part";
+    weights[blob.weights[i].name] = (*recipes)->Make(i).value();
   }
   return weights;
 }
@@ -187,8 +188,38 @@ TEST(Compile, NamesTheTensorThatIsWrong) {
   EXPECT_THAT(ErrorOf(config, model, Options()), HasSubstr(name));
   EXPECT_EQ(Compile(*model.Over(config), Options()).status().code(), absl::StatusCode::kNotFound);
   model.Set(name, ElementType::kI32, {44, 24});
-  EXPECT_THAT(ErrorOf(config, model, Options(4, 16, WeightFormat::kKeep)),
-              HasSubstr("cannot be used as stored"));
+  EXPECT_THAT(
+      ErrorOf(config, model, Options(4, 16, WeightFormat::kKeep)),
+      HasSubstr("weight '" + name + "' is I32[44,24] on the device, which has no MatMul over I32"));
+}
+
+// Whatever the network asks of a weight, and whatever format brings it there.
+TEST(Compile, RefusesAWeightThatTheDeviceHasNoFunctionFor) {
+  const ModelConfig config = SmallConfig(2);  // a tied head: its table is embedded and multiplied
+  const FakeModel model(config, ElementType::kBF16);
+  CompileOptions options = Options(4, 16, WeightFormat::kF16);
+  options.device.functions = {{OpKind::kEmbed, {ElementType::kF16, ElementType::kBF16}},
+                              {OpKind::kRmsNorm, {ElementType::kF32, ElementType::kBF16}},
+                              {OpKind::kMatMul, {ElementType::kF16}}};
+  EXPECT_EQ(ErrorOf(config, model, options), "no error");
+  options.weights = WeightFormat::kBF16;
+  EXPECT_THAT(ErrorOf(config, model, options), HasSubstr("has no MatMul over BF16"));
+  options.weights = WeightFormat::kKeep;
+  EXPECT_THAT(ErrorOf(config, model, options), HasSubstr("has no MatMul over BF16"));
+  options.weights = WeightFormat::kF32;
+  EXPECT_THAT(ErrorOf(config, model, options),
+              HasSubstr("'model.embed_tokens.weight' is F32[96,24] on the device, which has no "
+                        "Embed over F32; choose another weight format"));
+}
+
+TEST(Compile, RefusesADeviceThatWantsArgumentsFartherApartThanPlacesAre) {
+  const ModelConfig config = SmallConfig(1);
+  const FakeModel model(config);
+  CompileOptions options = Options();
+  options.device.argument_alignment = 16;
+  EXPECT_EQ(ErrorOf(config, model, options), "no error");
+  options.device.argument_alignment = 4096;
+  EXPECT_THAT(ErrorOf(config, model, options), HasSubstr("at multiples of 4096"));
 }
 
 TEST(Compile, EveryTensorOfTheModelIsChecked) {
@@ -196,7 +227,7 @@ TEST(Compile, EveryTensorOfTheModelIsChecked) {
   config.tied_embeddings = false;
   const FakeModel whole(config);
   const SubmodelBlob blob = CompileAndRead(config, whole, Options());
-  for (const std::string& name : blob.weights) {
+  for (const auto& [name, part] : blob.weights) {
     FakeModel model(config);
     model.Set(name, ElementType::kBF16, {7, 7});
     EXPECT_THAT(ErrorOf(config, model, Options()), HasSubstr("'" + name + "' is BF16[7,7]"));

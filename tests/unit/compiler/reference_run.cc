@@ -196,8 +196,9 @@ ReferenceRun::ReferenceRun(SubmodelBlob blob) : blob_(std::move(blob)), arena_(b
 void* ReferenceRun::Resolve(const Binding& binding, const TensorType& type) {
   if (binding.kind == BindingKind::kScratch) return arena_.data() + blob_.scratch_offset;
   if (binding.kind == BindingKind::kWeight) {
-    std::vector<float>& weight = weights_[blob_.weights[binding.index]];
-    if (weight.empty()) weight = MakeUp(blob_.weights[binding.index], type.num_elements());
+    const std::string name = blob_.weights[binding.index].ToString();
+    std::vector<float>& weight = weights_[name];
+    if (weight.empty()) weight = MakeUp(name, type.num_elements());
     return weight.data();
   }
   const SubmodelValue& value = blob_.values[binding.index];

@@ -43,13 +43,13 @@ TEST(SubmodelBlob, ClosureIsTheCallsWeightsInOrder) {
   const SubmodelBlob blob = Compiled();
   const std::vector<uint32_t> closure = blob.calls[1].Closure();
   ASSERT_EQ(closure.size(), 9u);
-  EXPECT_EQ(blob.weights[closure[0]], "model.layers.0.input_layernorm.weight");
-  EXPECT_EQ(blob.weights[closure[8]], "model.layers.0.mlp.down_proj.weight");
+  EXPECT_EQ(blob.weights[closure[0]].name, "model.layers.0.input_layernorm.weight");
+  EXPECT_EQ(blob.weights[closure[8]].name, "model.layers.0.mlp.down_proj.weight");
 }
 
 TEST(SubmodelBlob, RefusesAFunctionBlob) {
   const SubmodelBlob blob = Compiled();
-  EXPECT_THAT(Message(ReadSubmodelBlob(blob.functions[0].blob).status()), HasSubstr("NPBS"));
+  EXPECT_THAT(Message(ReadSubmodelBlob(blob.functions[0].blob).status()), HasSubstr("NPSM"));
 }
 
 TEST(SubmodelBlob, AnyByteChangedGivesABlobOrAStatus) {
@@ -70,6 +70,28 @@ TEST(SubmodelBlob, AnyTruncationGivesAStatus) {
     // What pads the last string is no part of the blob.
     EXPECT_TRUE(!ok || length + 8 > bytes.size()) << length;
   }
+}
+
+// A weight as a quantized file stores it: the first layer's up projection comes with its scale, which
+// the gate's argument takes here.
+SubmodelBlob WithAScale() {
+  SubmodelBlob blob = Compiled();
+  const std::vector<uint32_t> closure = blob.calls[1].Closure();
+  blob.weights[closure[6]] = {blob.weights[closure[7]].name, WeightPart::kScale};
+  return blob;
+}
+
+TEST(SubmodelBlob, AClosureHasParts) {
+  const SubmodelBlob blob = WithAScale();
+  const absl::StatusOr<SubmodelBlob> read = ReadSubmodelBlob(WriteSubmodelBlob(blob));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->weights, blob.weights);
+  const std::vector<uint32_t> closure = read->calls[1].Closure();
+  EXPECT_EQ(read->weights[closure[6]].name, "model.layers.0.mlp.up_proj.weight");
+  EXPECT_EQ(read->weights[closure[6]].part, WeightPart::kScale);
+  EXPECT_EQ(read->weights[closure[6]].ToString(), "model.layers.0.mlp.up_proj.weight (scale)");
+  EXPECT_EQ(read->weights[closure[7]].part, WeightPart::kWeight);
+  EXPECT_EQ(read->weights[closure[7]].ToString(), "model.layers.0.mlp.up_proj.weight");
 }
 
 struct Wrong {
@@ -137,6 +159,23 @@ const Wrong kWrongs[] = {
     {"ValueTwice", [](SubmodelBlob& b) { Value(b, "span").name = "tokens"; },
      "value 'tokens' is there twice"},
     {"WeightTwice", [](SubmodelBlob& b) { b.weights[1] = b.weights[0]; }, "is there twice"},
+    {"PartTwice",
+     [](SubmodelBlob& b) {
+       b = WithAScale();
+       b.weights[b.calls[2].Closure()[6]] = b.weights[b.calls[1].Closure()[6]];
+     },
+     "weight 'model.layers.0.mlp.up_proj.weight (scale)' is there twice"},
+    {"PartUnknown", [](SubmodelBlob& b) { b.weights[1].part = static_cast<WeightPart>(4); },
+     "has a part 4, which is not known"},
+    {"PartWithoutItsWeight",
+     [](SubmodelBlob& b) { b.weights[b.calls[1].Closure()[6]].part = WeightPart::kMin; },
+     "is bound to weight 'model.layers.0.mlp.gate_proj.weight (min)' without the weight itself"},
+    {"PartWithoutItsWeightInThatCall",
+     [](SubmodelBlob& b) {
+       const std::vector<uint32_t> first = b.calls[1].Closure();
+       b.weights[first[6]] = {b.weights[b.calls[2].Closure()[7]].name, WeightPart::kZero};
+     },
+     "is bound to weight 'model.layers.1.mlp.up_proj.weight (zero)' without the weight itself"},
     {"CallTwice", [](SubmodelBlob& b) { b.calls[1].name = b.calls[2].name; },
      "call 'block.1' is there twice"},
     {"FunctionTwice", [](SubmodelBlob& b) { b.functions[1].name = b.functions[0].name; },
@@ -163,7 +202,7 @@ const Wrong kWrongs[] = {
            Bound(b, 1, "model.layers.mlp.down_proj.weight");
      },
      "elsewhere"},
-    {"WeightUnused", [](SubmodelBlob& b) { b.weights.push_back("more"); },
+    {"WeightUnused", [](SubmodelBlob& b) { b.weights.push_back({"more"}); },
      "weight 'more' is bound to no call"},
     {"WeightWritten",
      [](SubmodelBlob& b) {
