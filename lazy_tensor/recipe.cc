@@ -207,7 +207,7 @@ void AppendDescription(const Recipe& recipe, std::string& text) {
   internal::AppendDescription(
       recipe.inputs(),
       [](const RecipePtr& input, std::string& out) { AppendDescription(*input, out); },
-      OperationWords(recipe.op(), recipe.type()), text);
+      DescribeOperation(recipe.op(), recipe.type()), text);
 }
 
 }  // namespace

@@ -217,7 +217,7 @@ void RecipeList::AppendDescription(uint32_t number, std::string& text) const {
   if (!node.ok()) return;  // cannot be: Fold has read it
   internal::AppendDescription(
       node->inputs, [&](uint32_t input, std::string& out) { AppendDescription(input, out); },
-      OperationWords(node->op, node->type), text);
+      DescribeOperation(node->op, node->type), text);
 }
 
 uint64_t RecipeList::RecipesMade() { return recipes_made.load(std::memory_order_relaxed); }

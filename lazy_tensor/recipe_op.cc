@@ -51,7 +51,7 @@ struct DigestOf {
   }
 };
 
-struct WordsOf {
+struct DescriptionOf {
   const TensorType& type;
 
   absl::string_view element() const { return ElementTypeName(type.element()); }
@@ -120,8 +120,8 @@ Digest OperationStamp(absl::Span<const Digest> inputs) {
   return builder.Finish();
 }
 
-std::string OperationWords(const RecipeOp& op, const TensorType& type) {
-  return std::visit(WordsOf{type}, op);
+std::string DescribeOperation(const RecipeOp& op, const TensorType& type) {
+  return std::visit(DescriptionOf{type}, op);
 }
 
 }  // namespace npubank

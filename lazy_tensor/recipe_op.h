@@ -3,7 +3,7 @@
 // (recipe_codec.h) writes and reads them.
 //
 //   OperationDigest(PermuteOp{{1, 0}}, type, {input.digest()});
-//   OperationWords(PermuteOp{{1, 0}}, type);                     // "permute(1,0)"
+//   DescribeOperation(PermuteOp{{1, 0}}, type);                     // "permute(1,0)"
 //
 // Threads: values and pure functions.
 #ifndef NPUBANK_LAZY_TENSOR_RECIPE_OP_H_
@@ -95,7 +95,7 @@ Digest ConstantStamp(const Digest& source_samples);
 Digest OperationStamp(absl::Span<const Digest> inputs);
 
 // The node in words, without its inputs.
-std::string OperationWords(const RecipeOp& op, const TensorType& type);
+std::string DescribeOperation(const RecipeOp& op, const TensorType& type);
 
 }  // namespace npubank
 

@@ -127,7 +127,7 @@ class SubmodelChecker {
   absl::Status CheckPlaces() {
     if (blob_.scratch_bytes > 0) {
       NPUBANK_RETURN_IF_ERROR(CheckRange("scratch", blob_.scratch_offset, blob_.scratch_bytes));
-      // No value has this number; it stays for ever.
+      // No value has this number; it stays forever.
       arena_.Hold({0, blob_.scratch_offset, blob_.scratch_offset + blob_.scratch_bytes},
                   UINT32_MAX);
     }

@@ -12,7 +12,7 @@
 //
 // Deterministic: equal problems and options give equal plans on every machine. The search is limited
 // by a count of steps, the heuristics by one of looks; `time_limit` is only there so that nobody
-// waits for ever. It holds for every stage, and what it cut short is the best that was found by
+// waits forever. It holds for every stage, and what it cut short is the best that was found by
 // then, which `timed_out` says. Below it only what takes no time to speak of is always done: a
 // layout that goes through time once.
 //

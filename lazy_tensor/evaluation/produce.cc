@@ -83,7 +83,7 @@ StoredRun FindRun(const Recipe& recipe, int64_t begin) {
 }
 
 // A box of a permuted tensor as one of the tensor before.
-void Turn(const PermuteOp& permute, Box& box, Target& target) {
+void PermuteAxes(const PermuteOp& permute, Box& box, Target& target) {
   const Box from_box = box;
   const AxisValues from_stride = target.stride;
   for (int a = 0; a < box.rank; ++a) {
@@ -190,10 +190,10 @@ absl::Status Producer::ProduceOp(const SliceOp& op, const Recipe& recipe, const 
 
 absl::Status Producer::ProduceOp(const PermuteOp& op, const Recipe& recipe, const Box& box,
                                  const Target& target) {
-  Box turned = box;
+  Box transposed = box;
   Target place = target;
-  Turn(op, turned, place);
-  return Produce(*recipe.inputs()[0], turned, place);
+  PermuteAxes(op, transposed, place);
+  return Produce(*recipe.inputs()[0], transposed, place);
 }
 
 absl::Status Producer::ProduceOp(const ReshapeOp&, const Recipe& recipe, const Box& box,
@@ -265,7 +265,7 @@ absl::Status Producer::ProduceSteps(const Recipe& recipe, const Box& recipe_box,
   int64_t bits = BitWidth(base->type().element());
   while (true) {
     if (const auto* permute = std::get_if<PermuteOp>(&base->op())) {
-      Turn(*permute, box, target);
+      PermuteAxes(*permute, box, target);
     } else if (IsStep(*base)) {
       steps.push_back(base);
     } else {

@@ -101,7 +101,7 @@ struct SameBytes {
   void Run(const uint8_t* in, uint8_t* out, int64_t count, bool) const {
     std::memcpy(out, in, static_cast<size_t>(count * bytes));
   }
-  void Turn(const TransposeShape& shape, const uint8_t* in, uint8_t* out) const {
+  void TransposePlane(const TransposeShape& shape, const uint8_t* in, uint8_t* out) const {
     Transpose(shape, static_cast<int>(bytes), in, out);
   }
 };
@@ -115,7 +115,7 @@ struct Converted {
   void Run(const uint8_t* in, uint8_t* out, int64_t count, bool stream) const {
     Convert(from, in, to, out, static_cast<size_t>(count), stream);
   }
-  void Turn(const TransposeShape& shape, const uint8_t* in, uint8_t* out) const {
+  void TransposePlane(const TransposeShape& shape, const uint8_t* in, uint8_t* out) const {
     TransposeConverted(shape, from, to, in, out);
   }
 };
@@ -146,7 +146,7 @@ void CopyElements(const Elements& elements, Plan plan, const uint8_t* in, int64_
     plan.Take(plan.rank - 1);
     plan.Take(slow);
     ForEachPoint(plan, 0, from, to, [&](int64_t f, int64_t t) {
-      elements.Turn(shape, in + f * in_bytes, out + t * out_bytes);
+      elements.TransposePlane(shape, in + f * in_bytes, out + t * out_bytes);
     });
   } else {
     ForEachPoint(plan, 0, from, to, [&](int64_t f, int64_t t) {
@@ -175,7 +175,7 @@ void CopyNibbleRun(const uint8_t* in, int64_t from, uint8_t* out, int64_t to, in
   if (count % 2 != 0) CopyNibble(in, from + count - 1, out, to + count - 1);
 }
 
-// The box of two axes, one fast on either side, turned. A last odd row or column goes by itself.
+// The box of two axes, one fast on either side, transposed. A last odd row or column goes by itself.
 void TurnNibbles(const Axis& fast, const Axis& along, bool stream, const uint8_t* in, int64_t from,
                  uint8_t* out, int64_t to) {
   const int64_t even = fast.in_stride | along.out_stride | from | to;

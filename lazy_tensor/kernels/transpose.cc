@@ -48,7 +48,7 @@ constexpr int64_t kLine = 64;
 template <typename T>
 constexpr int64_t kTile = kTileBytes / static_cast<int64_t>(sizeof(T));
 
-// Lines of the next strip per block that is turned: a strip has 64 blocks where vectors are longest.
+// Lines of the next strip per block that is transposed: a strip has 64 blocks where vectors are longest.
 template <typename T>
 constexpr int64_t kLinesAhead = kTile<T>* kStripBytes / kLine / 64;
 
@@ -56,7 +56,7 @@ constexpr int64_t kLinesAhead = kTile<T>* kStripBytes / kLine / 64;
 template <typename T>
 using Staged = uint8_t[kTile<T>][kStripBytes];
 template <typename T>
-using Turned = T[kTile<T>][kTile<T>];
+using Transposed = T[kTile<T>][kTile<T>];
 
 // Rows come in at once: rows a power of two apart would push each other out of the cache if they
 // were read a few columns at a time.
@@ -76,7 +76,7 @@ void StageStrip(const Elements& elements, const uint8_t* in, int64_t in_pitch, i
 }
 
 // The strip that will be staged next. Its lines are asked for a few at a time while this one is
-// turned, so that neither waits for the other.
+// transposed, so that neither waits for the other.
 class Ahead {
  public:
   Ahead() = default;
@@ -167,15 +167,16 @@ HWY_INLINE void TransposeBlock(D8 d8, const uint8_t* in, int64_t in_pitch, T* ou
 
 // The rows from `first` on that fill vectors of D8, in all whole blocks of columns; the next row.
 template <typename T, class D8>
-HWY_INLINE int64_t TurnRows(D8 d8, const uint8_t* in, int64_t in_pitch, int64_t first, int64_t rows,
-                            int64_t whole_columns, Ahead& ahead, Turned<T>& turned) {
+HWY_INLINE int64_t TransposeRows(D8 d8, const uint8_t* in, int64_t in_pitch, int64_t first,
+                                 int64_t rows, int64_t whole_columns, Ahead& ahead,
+                                 Transposed<T>& transposed) {
   constexpr int64_t kStep =
       static_cast<int64_t>(hn::MaxLanes(D8())) / static_cast<int64_t>(sizeof(T));
   int64_t r = first;
   for (; r + kStep <= rows; r += kStep) {
     for (int64_t c = 0; c < whole_columns; c += kBlock<T>) {
       TransposeBlock<T>(d8, in + r * in_pitch + c * static_cast<int64_t>(sizeof(T)), in_pitch,
-                        &turned[c][r]);
+                        &transposed[c][r]);
       ahead.Ask(kLinesAhead<T>);
     }
   }
@@ -185,20 +186,21 @@ HWY_INLINE int64_t TurnRows(D8 d8, const uint8_t* in, int64_t in_pitch, int64_t 
 #endif
 
 template <typename T>
-void TurnTile(const uint8_t* in, int64_t in_pitch, int64_t rows, int64_t columns,
-              [[maybe_unused]] Ahead& ahead, Turned<T>& turned) {
+void TransposeTile(const uint8_t* in, int64_t in_pitch, int64_t rows, int64_t columns,
+                   [[maybe_unused]] Ahead& ahead, Transposed<T>& transposed) {
   int64_t whole_rows = 0;
   int64_t whole_columns = 0;
 #if HWY_TARGET != HWY_SCALAR
   whole_columns = columns - columns % kBlock<T>;
   const hn::ScalableTag<uint8_t> wide;
   const hn::FixedTag<uint8_t, 16> narrow;
-  whole_rows = TurnRows<T>(wide, in, in_pitch, 0, rows, whole_columns, ahead, turned);
-  whole_rows = TurnRows<T>(narrow, in, in_pitch, whole_rows, rows, whole_columns, ahead, turned);
+  whole_rows = TransposeRows<T>(wide, in, in_pitch, 0, rows, whole_columns, ahead, transposed);
+  whole_rows =
+      TransposeRows<T>(narrow, in, in_pitch, whole_rows, rows, whole_columns, ahead, transposed);
 #endif
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = r < whole_rows ? whole_columns : 0; c < columns; ++c) {
-      std::memcpy(&turned[c][r], in + r * in_pitch + c * static_cast<int64_t>(sizeof(T)),
+      std::memcpy(&transposed[c][r], in + r * in_pitch + c * static_cast<int64_t>(sizeof(T)),
                   sizeof(T));
     }
   }
@@ -223,15 +225,15 @@ void TransposeStrip(const TransposeShape& shape, const Elements& elements, Corne
   const bool whole_next =
       next.row + kTile<T> <= shape.rows && next.column + kColumns <= shape.columns;
   alignas(kLine) Staged<T> staged;
-  alignas(kLine) Turned<T> turned;
+  alignas(kLine) Transposed<T> transposed;
   StageStrip<T>(elements, at(corner), shape.in_pitch, rows, columns, staged);
   Ahead ahead;
   if (whole_next) ahead = Ahead(at(next), shape.in_pitch, kTile<T>, kColumns * elements.in_bytes);
   for (int64_t part = 0; part * kTile<T> < columns; ++part) {
     const int64_t first = part * kTile<T>;
     const int64_t count = std::min(kTile<T>, columns - first);
-    TurnTile<T>(staged[0] + first * kSize, kStripBytes, rows, count, ahead, turned);
-    WriteLines(reinterpret_cast<const uint8_t*>(turned), kTileBytes, count, rows * kSize,
+    TransposeTile<T>(staged[0] + first * kSize, kStripBytes, rows, count, ahead, transposed);
+    WriteLines(reinterpret_cast<const uint8_t*>(transposed), kTileBytes, count, rows * kSize,
                shape.stream, out + (corner.column + first) * shape.out_pitch + corner.row * kSize,
                shape.out_pitch);
   }
@@ -259,9 +261,9 @@ void ForStrips(int64_t rows, int64_t columns, int64_t down, int64_t along, const
   visit(nowhere);
 }
 
-// A byte of a turned line holds two columns of one row. Neighbouring bytes hold neighbouring rows,
+// A byte of a transposed line holds two columns of one row. Neighbouring bytes hold neighbouring rows,
 // so the low nibbles of a line make one line of the output and the high nibbles the next.
-void PackTurned(const uint8_t* line, int64_t rows, uint8_t* low, uint8_t* high) {
+void PackTransposed(const uint8_t* line, int64_t rows, uint8_t* low, uint8_t* high) {
   int64_t r = 0;
 #if HWY_TARGET != HWY_SCALAR
   const hn::ScalableTag<int16_t> d16;
@@ -297,7 +299,7 @@ void TransposePairs(const TransposeShape& shape, const uint8_t* in, uint8_t* out
     const bool whole_next =
         next.row + kRows <= shape.rows && next.column + kStripBytes <= all_pairs;
     alignas(kLine) Staged<uint8_t> staged;
-    alignas(kLine) Turned<uint8_t> turned;
+    alignas(kLine) Transposed<uint8_t> transposed;
     alignas(kLine) uint8_t packed[2 * kTileBytes][kRows / 2];
     StageStrip<uint8_t>(elements, at(corner), shape.in_pitch, rows, columns, staged);
     Ahead ahead;
@@ -305,9 +307,9 @@ void TransposePairs(const TransposeShape& shape, const uint8_t* in, uint8_t* out
     for (int64_t part = 0; part * kTileBytes < columns; ++part) {
       const int64_t first = part * kTileBytes;
       const int64_t pairs = std::min(kTileBytes, columns - first);
-      TurnTile<uint8_t>(staged[0] + first, kStripBytes, rows, pairs, ahead, turned);
+      TransposeTile<uint8_t>(staged[0] + first, kStripBytes, rows, pairs, ahead, transposed);
       for (int64_t p = 0; p < pairs; ++p) {
-        PackTurned(turned[p], rows, packed[2 * p], packed[2 * p + 1]);
+        PackTransposed(transposed[p], rows, packed[2 * p], packed[2 * p + 1]);
       }
       WriteLines(packed[0], kRows / 2, 2 * pairs, rows / 2, shape.stream,
                  out + 2 * (corner.column + first) * shape.out_pitch + corner.row / 2,

@@ -42,7 +42,7 @@ struct SoftwareNpuExtension {
   ze_result_t(ZE_APICALL* pfnResetPeak)();
   // From now on the n-th call (1 is the next) of the entry point with this name
   // ("zeMemAllocDevice",
-  // "" for any that can fail) fails with `result`; once, or for ever after. n = 0 clears all
+  // "" for any that can fail) fails with `result`; once, or forever after. n = 0 clears all
   // faults.
   ze_result_t(ZE_APICALL* pfnFailCall)(const char* entry_point, uint64_t n, uint32_t for_ever,
                                        ze_result_t result);

@@ -1,4 +1,4 @@
-// The driver fails the N-th call, for every N, once and for ever: a clean Status, nothing left, and
+// The driver fails the N-th call, for every N, once and forever: a clean Status, nothing left, and
 // the next try works.
 #include <gtest/gtest.h>
 

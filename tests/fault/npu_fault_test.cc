@@ -1,4 +1,4 @@
-// The driver fails the N-th call of all that a user does, for every N, once and for ever, for every
+// The driver fails the N-th call of all that a user does, for every N, once and forever, for every
 // strategy of device memory: what the user sees is a Status, the step tried again works, the answer
 // is the same, and in the end the device keeps nothing.
 #include <gtest/gtest.h>

@@ -29,7 +29,7 @@ class ScriptedSource final : public Source {
   absl::StatusOr<absl::Span<const std::byte>> View(uint64_t, uint64_t) const override;
   void Release(uint64_t, uint64_t) const override {}
 
-  // The nth read from now fails (1 is the next), once or for ever; 0: none does.
+  // The nth read from now fails (1 is the next), once or forever; 0: none does.
   void FailRead(int64_t nth, bool for_ever = false);
   uint64_t reads() const { return reads_; }
 

@@ -85,7 +85,7 @@ std::shared_ptr<const SourceIndex> TestWeights::Index() const {
 
 std::string TestWeights::Name(size_t tensor) {
   return absl::StrCat("layers.", tensor / kTensorsPerLayer,
-                      tensor % kTensorsPerLayer == 0 ? ".turned" : ".row");
+                      tensor % kTensorsPerLayer == 0 ? ".transposed" : ".row");
 }
 
 std::vector<std::byte> TestWeights::Expected(size_t tensor) const {

@@ -3,7 +3,7 @@
 // one worker and with two.
 //
 //   evaluate_benchmark                                       all of them
-//   evaluate_benchmark --benchmark_filter='turned.*/2'       turned weights on two workers
+//   evaluate_benchmark --benchmark_filter='transposed.*/2'       transposed weights on two workers
 //
 // The file is a temporary one that lies in the page cache; outputs are 256 MiB, beyond most caches,
 // in memory that was touched before and begins on a page, as a device's does. An evaluation and its
@@ -139,11 +139,11 @@ void Register(const char* name, const RecipePtr& recipe) {
 void RegisterAll() {
   const std::shared_ptr<Source> file = TestFile();
   const RecipePtr weight = Stored(file, ElementType::kBF16, {kRows, kColumns});
-  const RecipePtr turned = *Recipe::Permute(weight, {1, 0});
+  const RecipePtr transposed = *Recipe::Permute(weight, {1, 0});
   Register("as_stored", weight);
   Register("BF16_to_F16", *Recipe::Convert(weight, ElementType::kF16));
-  Register("turned", turned);
-  Register("turned_BF16_to_F16", *Recipe::Convert(turned, ElementType::kF16));
+  Register("transposed", transposed);
+  Register("transposed_BF16_to_F16", *Recipe::Convert(transposed, ElementType::kF16));
 
   const RecipePtr scales = Stored(file, ElementType::kF16, {kRows, kColumns / kGroup});
   Register("U4_group128_to_F16", *Recipe::Unpack(Stored(file, ElementType::kU4, {kRows, kColumns}),

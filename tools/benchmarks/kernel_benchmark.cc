@@ -170,7 +170,7 @@ Case AwqCase(const char* name) {
 }
 
 // out[c][r] = in[r][c] of rows by columns; part `part` takes its columns.
-StridedCopy Turned(int64_t rows, int64_t columns, size_t part, size_t parts) {
+StridedCopy Transposed(int64_t rows, int64_t columns, size_t part, size_t parts) {
   const int64_t each = columns / static_cast<int64_t>(parts);
   const int64_t first = each * static_cast<int64_t>(part);
   return {.rank = 2,
@@ -185,13 +185,13 @@ StridedCopy Turned(int64_t rows, int64_t columns, size_t part, size_t parts) {
 Case TransposeCase(const char* name, int bits, int64_t columns) {
   const int64_t rows = static_cast<int64_t>(kOutputBytes) * 8 / bits / columns;
   return {name, kOutputBytes, [=](const uint8_t* in, uint8_t* out, size_t part, size_t parts) {
-            CopyStrided(Turned(rows, columns, part, parts), bits, in, out);
+            CopyStrided(Transposed(rows, columns, part, parts), bits, in, out);
           }};
 }
 
 Case TransposeConvertCase(const char* name) {
   return {name, kOutputBytes, [=](const uint8_t* in, uint8_t* out, size_t part, size_t parts) {
-            ConvertStrided(Turned(kRows, kColumns, part, parts), ElementType::kBF16, in,
+            ConvertStrided(Transposed(kRows, kColumns, part, parts), ElementType::kBF16, in,
                            ElementType::kF16, out);
           }};
 }

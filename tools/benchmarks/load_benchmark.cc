@@ -5,7 +5,7 @@
 //   load-benchmark --model DIR           your own
 //
 // Both submodels (prefill, kvcache) are loaded on the software NPU, which can import files here, with
-// two workers, from a warm page cache: as they are stored; transformed to F16, turned and converted;
+// two workers, from a warm page cache: as they are stored; transformed to F16, transposed and converted;
 // transformed with content sharing off; and transformed with a cache file that is not there yet, then
 // with the one that was written. Each load has a process of its own, so that its peak is its own, and
 // every phase is run --rounds times in turn; medians count. memcpy has two threads as well and copies

@@ -48,7 +48,7 @@ Pins::Pins(const std::vector<Place>& places) {
   for (const Place& place : places) {
     if (std::shared_mutex* mutex = place.allocation->mapping_mutex()) mutexes.push_back(mutex);
   }
-  // Each once and in one order: a second lock of the same one could wait behind a writer for ever.
+  // Each once and in one order: a second lock of the same one could wait behind a writer forever.
   std::sort(mutexes.begin(), mutexes.end(), std::less<>());
   mutexes.erase(std::unique(mutexes.begin(), mutexes.end()), mutexes.end());
   for (std::shared_mutex* mutex : mutexes) locks_.emplace_back(*mutex);

@@ -1,4 +1,4 @@
-// Every call that can fail while a bank loads does fail here, each in turn, once and for ever.
+// Every call that can fail while a bank loads does fail here, each in turn, once and forever.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -123,7 +123,7 @@ TEST_P(BankFaultsTest, AFailedEvaluationLeavesNothingAndCanBeRetried) {
 std::string CaseName(const ::testing::TestParamInfo<FaultCase>& info) {
   const char* steps[] = {"Allocate", "Write", "SourceRead"};
   return absl::StrCat(steps[static_cast<int>(info.param.step)],
-                      info.param.for_ever ? "ForEver" : "Once",
+                      info.param.for_ever ? "Forever" : "Once",
                       info.param.host_writable ? "InPlace" : "Staged");
 }
 

@@ -34,7 +34,7 @@ Bytes Counting(size_t size) {
   return bytes;
 }
 
-// A BF16 matrix of 1024 x 1024 in a file of its own, turned and converted.
+// A BF16 matrix of 1024 x 1024 in a file of its own, transposed and converted.
 struct StoredMatrix {
   explicit StoredMatrix(FileAccess open_as = FileAccess::kMap) : access(open_as) {}
 
@@ -42,8 +42,8 @@ struct StoredMatrix {
   TemporaryFile file{Counting(2 << 20)};
   std::shared_ptr<Source> source = *Source::OpenFile(file.path(), access);
   RecipePtr stored = *Recipe::Constant(source, 0, Type(ElementType::kBF16, {1024, 1024}), "proj");
-  RecipePtr turned = *Recipe::Permute(stored, {1, 0});
-  RecipePtr half = *Recipe::Convert(turned, ElementType::kF16);
+  RecipePtr transposed = *Recipe::Permute(stored, {1, 0});
+  RecipePtr half = *Recipe::Convert(transposed, ElementType::kF16);
 };
 
 TEST(Evaluate, ATurnedAndConvertedMatrixIsTheReference) {
@@ -53,7 +53,7 @@ TEST(Evaluate, ATurnedAndConvertedMatrixIsTheReference) {
   ThreadWorkers workers(2);
   EvaluateOptions options;
   options.workers = &workers;
-  for (const RecipePtr& recipe : {mapped.half, mapped.turned, read.half, read.turned}) {
+  for (const RecipePtr& recipe : {mapped.half, mapped.transposed, read.half, read.transposed}) {
     const Bytes expected = ReferenceEvaluate(*recipe);
     Bytes room(kBytes + 128);
     const size_t aligned = 64 - reinterpret_cast<uintptr_t>(room.data()) % 64;
@@ -92,7 +92,7 @@ TEST(Evaluate, ARangeMustLieOnElementsInsideTheTensor) {
 TEST(Evaluate, EmptyTensorsAndScalarsAreFine) {
   const StoredMatrix matrix;
   const RecipePtr none =
-      *Recipe::Convert(*Recipe::Slice(matrix.turned, {5, 0}, {0, 1024}), ElementType::kF32);
+      *Recipe::Convert(*Recipe::Slice(matrix.transposed, {5, 0}, {0, 1024}), ElementType::kF32);
   EXPECT_EQ(Evaluate(*none, {}, {}), absl::OkStatus());
   const RecipePtr one = *Recipe::Reshape(*Recipe::Slice(matrix.half, {3, 4}, {1, 1}), {});
   Bytes out(2);
@@ -104,7 +104,7 @@ TEST(Evaluate, AFileTruncatedBeforeTheEvaluationIsDataLoss) {
   const StoredMatrix matrix;
   ASSERT_EQ((*matrix.source->View(0, 4096)).size(), 4096u);  // mapped, as a format reader does
   ASSERT_EQ(truncate(matrix.file.path().c_str(), 4096), 0);
-  for (const RecipePtr& recipe : {matrix.stored, matrix.turned, matrix.half}) {
+  for (const RecipePtr& recipe : {matrix.stored, matrix.transposed, matrix.half}) {
     Bytes out(2 << 20);
     const absl::Status status = Evaluate(*recipe, absl::MakeSpan(out), {});
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
@@ -137,7 +137,7 @@ TEST(Evaluate, AFileTruncatedDuringTheEvaluationIsDataLoss) {
 TEST(Evaluate, AFileTruncatedByAnotherThreadIsDataLoss) {
   for (int round = 0; round < 30; ++round) {
     const StoredMatrix matrix;
-    const RecipePtr recipes[] = {matrix.stored, matrix.turned, matrix.half};
+    const RecipePtr recipes[] = {matrix.stored, matrix.transposed, matrix.half};
     const RecipePtr& recipe = recipes[round % 3];
     const Bytes expected = ReferenceEvaluate(*recipe);
     std::atomic<bool> begun{false};
@@ -188,7 +188,7 @@ TEST(Evaluate, CancelsBetweenTiles) {
   }
 }
 
-// Fails the N-th read for every N, once and for ever: a clean Status, and the retry succeeds.
+// Fails the N-th read for every N, once and forever: a clean Status, and the retry succeeds.
 TEST(Evaluate, AReadThatFailsFailsTheEvaluationAndARetrySucceeds) {
   const auto source = std::make_shared<FakeSource>(Counting(2 << 20), Digest{7, 7});
   const RecipePtr stored =
@@ -298,7 +298,7 @@ TEST(Evaluate, AGibibyteNeedsLessThan16MiBBesidesTheDestination) {
     for (uint64_t offset = 0; offset < total; offset += kWindow) {
       ASSERT_EQ(EvaluateRange(*recipe, offset, absl::MakeSpan(out), options), absl::OkStatus());
     }
-    EXPECT_LT(peak, 16 << 20) << (turn ? "turned" : "as stored");
+    EXPECT_LT(peak, 16 << 20) << (turn ? "transposed" : "as stored");
     std::printf("peak anonymous bytes beside the destination: %lld\n",
                 static_cast<long long>(peak.load()));
   }

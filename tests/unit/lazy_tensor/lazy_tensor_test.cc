@@ -48,10 +48,10 @@ TEST(LazyTensor, CopiesShareOneStateSoDetachingOneDetachesAll) {
 
 TEST(LazyTensor, DetachingATensorDoesNotDisturbAnotherOnTheSameSubRecipe) {
   LazyTensor stored = Stored();
-  LazyTensor turned = *stored.Permute({1, 0});
+  LazyTensor transposed = *stored.Permute({1, 0});
   LazyTensor half = *stored.Convert(ElementType::kF16);
   stored.Detach();
-  turned.Detach();
+  transposed.Detach();
   Bytes out(96);
   EXPECT_EQ(half.EvaluateInto(absl::MakeSpan(out)), absl::OkStatus());
   EXPECT_EQ(LiveSourceBytes(), 48u);
@@ -87,11 +87,11 @@ TEST(LazyTensor, OperationsComposeAsRecipesDo) {
 TEST(LazyTensor, AThreadThatEvaluatesKeepsItsRecipeWhileOthersDetach) {
   for (int round = 0; round < 30; ++round) {
     LazyTensor stored = Stored(1 << 16);
-    LazyTensor turned = *stored.Permute({1, 0});
-    const Bytes expected = testing::ReferenceEvaluate(*turned.recipe());
+    LazyTensor transposed = *stored.Permute({1, 0});
+    const Bytes expected = testing::ReferenceEvaluate(*transposed.recipe());
     std::atomic<bool> started{false};
     std::thread evaluating([&] {
-      const RecipePtr held = turned.recipe();
+      const RecipePtr held = transposed.recipe();
       started = true;
       if (held == nullptr) return;
       Bytes out(expected.size());
@@ -100,7 +100,7 @@ TEST(LazyTensor, AThreadThatEvaluatesKeepsItsRecipeWhileOthersDetach) {
     });
     while (!started) std::this_thread::yield();
     stored.Detach();
-    turned.Detach();
+    transposed.Detach();
     evaluating.join();
     ASSERT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
   }

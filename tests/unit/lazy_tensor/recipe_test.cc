@@ -36,9 +36,9 @@ RecipePtr Table(const RecipePtr& base) {
 TEST(Recipe, InfersTypesWithoutReadingAByte) {
   const auto source = std::make_shared<FakeSource>(std::vector<std::byte>(4096), Digest{1, 0});
   const RecipePtr stored = *Recipe::Constant(source, 0, Type(ElementType::kBF16, {6, 4}), "w");
-  const RecipePtr turned = *Recipe::Permute(stored, {1, 0});
-  EXPECT_EQ(turned->type(), Type(ElementType::kBF16, {4, 6}));
-  const RecipePtr twice = *Recipe::Concat({turned, turned}, 0);
+  const RecipePtr transposed = *Recipe::Permute(stored, {1, 0});
+  EXPECT_EQ(transposed->type(), Type(ElementType::kBF16, {4, 6}));
+  const RecipePtr twice = *Recipe::Concat({transposed, transposed}, 0);
   EXPECT_EQ(twice->type(), Type(ElementType::kBF16, {8, 6}));
   const RecipePtr half = *Recipe::Convert(twice, ElementType::kF16);
   EXPECT_EQ(half->type(), Type(ElementType::kF16, {8, 6}));
