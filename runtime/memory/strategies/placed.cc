@@ -37,11 +37,11 @@ absl::StatusOr<std::unique_ptr<Block>> Placed::Allocate(uint64_t bytes, absl::st
       slab_bytes *= 2;
   }
   slab_bytes = std::max(slab_bytes, bytes);
-  NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<Block> slab, MakeSlab(slab_bytes, bytes, name));
+  NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<Block> slab, MakeSlab(&slab_bytes, bytes, name));
   MutexLock lock(mutex_);
   const uint64_t number = next_slab_++;
-  holes_.AddSlab(number,
-                 std::max(slab->reserved_bytes() / kDeviceAlignment * kDeviceAlignment, bytes));
+  // What was asked for, not its pages: past that, addresses are unknown to the driver.
+  holes_.AddSlab(number, std::max(slab_bytes / kDeviceAlignment * kDeviceAlignment, bytes));
   slabs_.emplace(number, std::move(slab));
   return Take(bytes);
 }
@@ -54,13 +54,13 @@ std::unique_ptr<Block> Placed::Take(uint64_t bytes) {
 }
 
 // A device that has no room for a whole slab may have room for the tensor.
-absl::StatusOr<std::unique_ptr<Block>> Placed::MakeSlab(uint64_t bytes, uint64_t wanted,
+absl::StatusOr<std::unique_ptr<Block>> Placed::MakeSlab(uint64_t* bytes, uint64_t wanted,
                                                         absl::string_view name) {
   const std::string slab_name = absl::StrCat("a slab for ", name);
-  absl::StatusOr<std::unique_ptr<Block>> slab = slab_source_->Allocate(bytes, slab_name);
-  if (absl::IsResourceExhausted(slab.status()) && wanted < bytes)
-    return slab_source_->Allocate(wanted, slab_name);
-  return slab;
+  absl::StatusOr<std::unique_ptr<Block>> slab = slab_source_->Allocate(*bytes, slab_name);
+  if (!absl::IsResourceExhausted(slab.status()) || wanted >= *bytes) return slab;
+  *bytes = wanted;
+  return slab_source_->Allocate(wanted, slab_name);
 }
 
 void Placed::Free(BestFit::Place place, uint64_t bytes) {

@@ -40,7 +40,8 @@ class Placed : public Strategy, public std::enable_shared_from_this<Placed> {
   class PlacedBlock;
 
   std::unique_ptr<Block> Take(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::unique_ptr<Block>> MakeSlab(uint64_t bytes, uint64_t wanted,
+  // `bytes` becomes what it was made of.
+  absl::StatusOr<std::unique_ptr<Block>> MakeSlab(uint64_t* bytes, uint64_t wanted,
                                                   absl::string_view name);
   void Free(BestFit::Place place, uint64_t bytes);
 
