@@ -19,7 +19,8 @@
 namespace npubank::level_zero {
 
 inline constexpr char kGraphExtensionName[] = "ZE_extension_graph";
-inline constexpr uint32_t kGraphExtensionVersion = (1u << 16) | 16u;  // 1.16
+// The version that this table is of.
+inline constexpr uint32_t kGraphExtensionVersion = (1u << 16) | 5u;  // 1.5
 
 using GraphHandle = struct OpaqueGraph*;
 

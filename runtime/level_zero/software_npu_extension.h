@@ -19,11 +19,11 @@ namespace npubank::level_zero {
 inline constexpr char kSoftwareNpuExtensionName[] = "ZE_extension_software_npu";
 
 struct SoftwareNpuStatistics {
-  uint64_t live_bytes = 0;  // allocated now, rounded up to pages
+  uint64_t live_bytes = 0;  // pages taken now, those of freed memory that a list refers to included
   uint64_t peak_bytes = 0;  // the most since start or the last reset
   uint64_t live_allocations = 0;
   uint64_t total_allocations = 0;
-  uint64_t live_imports = 0;  // of system memory
+  uint64_t live_imports = 0;  // of system memory, and of buffers that were exported
   uint64_t imported_bytes = 0;
   uint64_t copied_bytes = 0;  // moved by copy commands
   uint64_t live_contexts = 0;
@@ -35,16 +35,18 @@ struct SoftwareNpuStatistics {
   uint64_t live_graphs = 0;
   uint64_t live_physical_memories = 0;
   uint64_t live_reservations = 0;
+  // What the queries of all contexts come to: bytes as asked for and not freed, imports, and
+  uint64_t counted_bytes = 0;
+  uint64_t driver_bytes = 0;  // of these the driver's own command buffers and event pools
 };
 
 struct SoftwareNpuExtension {
   ze_result_t(ZE_APICALL* pfnGetStatistics)(SoftwareNpuStatistics*);
   ze_result_t(ZE_APICALL* pfnResetPeak)();
-  // From now on the n-th call (1 is the next) of the entry point with this name
-  // ("zeMemAllocDevice",
-  // "" for any that can fail) fails with `result`; once, or forever after. n = 0 clears all
-  // faults.
-  ze_result_t(ZE_APICALL* pfnFailCall)(const char* entry_point, uint64_t n, uint32_t for_ever,
+  // From now on the n-th call (1 is the next) of the entry point with this name fails with `result`:
+  // once, or forever. "zeMemAllocDevice" is such a name; "" stands for any that can fail. n = 0
+  // clears all faults.
+  ze_result_t(ZE_APICALL* pfnFailCall)(const char* entry_point, uint64_t n, uint32_t forever,
                                        ze_result_t result);
   // Calls of that entry point since start or the last pfnFailCall ("" counts all that can fail).
   ze_result_t(ZE_APICALL* pfnCountCalls)(const char* entry_point, uint64_t* count);

@@ -17,8 +17,9 @@
 // staging buffers (upload.h). Memory kept for reuse (tiles, rings) is given back by Trim, when
 // an allocation finds no room, and when the last allocation is freed. A file that the driver
 // refused to import is copied, and not asked for again before Trim.
-// Usage() counts what tensors cost (live) and what the driver gave for them (held), which equals
-// DriverBytes() whenever no call is under way; pages of imported files are in neither.
+// Usage() counts what tensors cost (live) and what the driver gave for them (held), in whole pages;
+// pages of imported files are in neither. DriverBytes() is the driver's own count: bytes as they
+// were asked for, imports, and command buffers and event pools of the driver.
 // Threads and errors: as device_memory.h says; no lock is held over a driver call. What reads or
 // writes must be an allocation of this object.
 #ifndef NPUBANK_RUNTIME_MEMORY_NPU_MEMORY_H_

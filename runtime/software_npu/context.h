@@ -12,20 +12,26 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
+
+#include "npubank/runtime/software_npu/handles.h"
 
 namespace npubank::software_npu {
 
 class Context {
  public:
   using Handle = ze_context_handle_t;
+  static constexpr HandleKind kHandleKind = HandleKind::kContext;
+  static constexpr bool kUsableAfterFork = true;
 
   virtual ~Context() = default;
 
   // Handles that were made from this one and are alive. Their objects count themselves.
   std::atomic<uint64_t> children{0};
-  // Bytes, kept by Charge.
-  std::atomic<uint64_t> live_bytes{0};
+  // Bytes of addresses that are taken, kept by Charge.
   std::atomic<uint64_t> mapped_bytes{0};
+  // What the context query tells: see Counted (controls/statistics.h).
+  std::atomic<uint64_t> counted_bytes{0};
 };
 
 // Counts an object as a child of its parent for as long as its handle is alive.

@@ -17,14 +17,13 @@
 namespace npubank::software_npu {
 namespace {
 
-// zeInitDrivers, where the headers know it.
-template <class Table>
-void SetInitDrivers(ze_api_version_t version, Table* table) {
-  if constexpr (requires { table->pfnInitDrivers; }) {
-    if (version < ZE_API_VERSION_CURRENT) return;
-    table->pfnInitDrivers =
-        reinterpret_cast<decltype(table->pfnInitDrivers)>(kEntry<"zeInitDrivers", &InitDrivers>);
-  }
+// zeInitDrivers came with version 1.10, as the second entry: a loader of that version has room for it,
+// whatever headers this was built with.
+void SetInitDrivers(ze_api_version_t version, ze_global_dditable_t* table) {
+  using Slot = void (*)();
+  constexpr uint32_t kSince = ZE_MAKE_VERSION(1, 10);
+  if (static_cast<uint32_t>(version) < kSince) return;
+  reinterpret_cast<Slot*>(table)[1] = reinterpret_cast<Slot>(kEntry<"zeInitDrivers", &InitDrivers>);
 }
 
 void SetDriver(ze_driver_dditable_t* table) {
@@ -82,6 +81,8 @@ void SetList(ze_command_list_dditable_t* table) {
   table->pfnAppendBarrier = kEntry<"zeCommandListAppendBarrier", &CommandListAppendBarrier>;
   table->pfnAppendMemoryCopy =
       kEntry<"zeCommandListAppendMemoryCopy", &CommandListAppendMemoryCopy>;
+  table->pfnAppendMemoryCopyRegion =
+      kEntry<"zeCommandListAppendMemoryCopyRegion", &CommandListAppendMemoryCopyRegion>;
   table->pfnAppendMemoryFill =
       kEntry<"zeCommandListAppendMemoryFill", &CommandListAppendMemoryFill>;
   table->pfnAppendSignalEvent =

@@ -4,7 +4,8 @@
 //   table->pfnFree = kSureEntry<"zeMemFree", &MemFree>;     // not among the calls that "can fail"
 //
 // The wrapper counts the call, lets a fault (faults.h) answer in its place, and turns a failed
-// allocation of host memory into OUT_OF_HOST_MEMORY: no exception leaves the driver.
+// allocation of host memory, or a thread that cannot start, into OUT_OF_HOST_MEMORY: no exception
+// leaves the driver.
 #ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_ENTRY_H_
 #define NPUBANK_RUNTIME_SOFTWARE_NPU_ENTRY_H_
 
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <exception>
 #include <new>
+#include <system_error>
 
 #include "absl/strings/string_view.h"
 #include "npubank/runtime/software_npu/controls/faults.h"
@@ -42,6 +44,8 @@ struct Entry<kName, kCanFail, kFunction, ze_result_t (*)(Arguments...)> {
       return kFunction(arguments...);
     } catch (const std::bad_alloc&) {
       return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+    } catch (const std::system_error&) {
+      return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;  // no room for a thread
     } catch (const std::exception&) {
       return ZE_RESULT_ERROR_UNKNOWN;
     }

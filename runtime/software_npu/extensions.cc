@@ -15,14 +15,14 @@
 #include "npubank/runtime/software_npu/controls/switches.h"
 #include "npubank/runtime/software_npu/device.h"
 #include "npubank/runtime/software_npu/entry.h"
-#include "npubank/runtime/software_npu/graph.h"
+#include "npubank/runtime/software_npu/graph_table.h"
 
 namespace npubank::software_npu {
 namespace {
 
 constexpr char kSystemMemoryExtension[] = "ZE_extension_external_memmap_sysmem";
 constexpr uint32_t kFirstAlias = 2;  // ZE_extension_graph_1_2 ...
-constexpr uint32_t kLastAlias = 8;
+constexpr uint32_t kLastAlias = ZE_MINOR_VERSION(level_zero::kGraphExtensionVersion);
 
 struct Extension {
   std::string name;
@@ -45,9 +45,9 @@ std::vector<Extension> Extensions() {
   return extensions;
 }
 
-ze_result_t FailCall(const char* entry_point, uint64_t n, uint32_t for_ever, ze_result_t result) {
+ze_result_t FailCall(const char* entry_point, uint64_t n, uint32_t forever, ze_result_t result) {
   if (entry_point == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
-  Faults::Get().Fail(entry_point, n, for_ever != 0, result);
+  Faults::Get().Fail(entry_point, n, forever != 0, result);
   return ZE_RESULT_SUCCESS;
 }
 

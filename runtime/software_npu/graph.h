@@ -1,8 +1,7 @@
-// Graph: one compiled function (compiler_stub/blob/function_blob.h) with its arguments; and the table of
-// ZE_extension_graph.
+// Graph: one compiled function (compiler_stub/blob/function_blob.h) with its arguments.
 //
 // Setting an argument checks the pointer: it must lie in memory of the graph's context, with room
-// for the argument, aligned to its elements. Appending captures the arguments as they are then, so
+// for the argument, aligned to NPUBANK_NPU_ARGUMENT_ALIGNMENT and to its elements. Appending captures the arguments as they are then, so
 // one graph can be appended many times with different ones.
 // Executing fails (DEVICE_LOST) when memory has gone or may not be written, or when the function
 // itself does (kernels/execute.h).
@@ -21,6 +20,7 @@
 #include "npubank/lazy_tensor/base/mutex.h"
 #include "npubank/runtime/level_zero/graph_extension.h"
 #include "npubank/runtime/software_npu/context.h"
+#include "npubank/runtime/software_npu/handles.h"
 #include "npubank/runtime/software_npu/kernels/execute.h"
 #include "npubank/runtime/software_npu/memory/allocation.h"
 
@@ -29,6 +29,8 @@ namespace npubank::software_npu {
 class Graph {
  public:
   using Handle = level_zero::GraphHandle;
+  static constexpr HandleKind kHandleKind = HandleKind::kGraph;
+  static constexpr bool kUsableAfterFork = false;
 
   Graph(std::shared_ptr<Context> context, Function function, std::string blob);
   virtual ~Graph() = default;
@@ -51,8 +53,6 @@ class Graph {
   mutable Mutex mutex_;
   std::vector<const void*> arguments_ ABSL_GUARDED_BY(mutex_);
 };
-
-const level_zero::GraphExtension& GetGraphExtension();
 
 }  // namespace npubank::software_npu
 

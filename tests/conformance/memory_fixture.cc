@@ -146,7 +146,7 @@ void MemoryFixture::ExpectExactBooks() {
   const DeviceUsage usage = memory_->Usage();
   EXPECT_GE(usage.held_bytes, usage.live_bytes);
   EXPECT_EQ(usage.held_bytes, Driver().live_bytes);
-  EXPECT_EQ(*memory_->DriverBytes(), Driver().live_bytes);
+  EXPECT_EQ(*memory_->DriverBytes(), Driver().counted_bytes);
 }
 
 }  // namespace npubank

@@ -13,7 +13,7 @@ namespace {
 struct Fault {
   std::string entry_point;
   uint64_t n = 0;
-  bool for_ever = false;
+  bool forever = false;
 };
 
 bool ParseFault(absl::string_view text, Fault* fault) {
@@ -22,7 +22,7 @@ bool ParseFault(absl::string_view text, Fault* fault) {
   if (!absl::SimpleAtoi(parts[1], &fault->n) || fault->n == 0) return false;
   if (parts.size() == 3 && parts[2] != "forever") return false;
   fault->entry_point = parts[0] == "any" ? "" : parts[0];
-  fault->for_ever = parts.size() == 3;
+  fault->forever = parts.size() == 3;
   return true;
 }
 
@@ -36,7 +36,7 @@ Faults& Faults::Get() {
 ze_result_t Faults::Count(Point& point) {
   ++point.calls;
   const bool now = point.fail_at != 0 &&
-                   (point.for_ever ? point.calls >= point.fail_at : point.calls == point.fail_at);
+                   (point.forever ? point.calls >= point.fail_at : point.calls == point.fail_at);
   return now ? point.result : ZE_RESULT_SUCCESS;
 }
 
@@ -52,13 +52,13 @@ ze_result_t Faults::Enter(absl::string_view entry_point, bool can_fail) {
   return result;
 }
 
-void Faults::Fail(absl::string_view entry_point, uint64_t n, bool for_ever, ze_result_t result) {
+void Faults::Fail(absl::string_view entry_point, uint64_t n, bool forever, ze_result_t result) {
   MutexLock lock(mutex_);
   if (n == 0) {
     points_.clear();
     return;
   }
-  points_[std::string(entry_point)] = {0, n, for_ever, result};
+  points_[std::string(entry_point)] = {0, n, forever, result};
 }
 
 uint64_t Faults::CountCalls(absl::string_view entry_point) {
@@ -76,7 +76,7 @@ bool Faults::Configure(absl::string_view text) {
   for (const Fault& fault : faults) {
     const ze_result_t result =
         fault.entry_point.empty() ? ZE_RESULT_ERROR_UNKNOWN : UsualFailure(fault.entry_point);
-    Fail(fault.entry_point, fault.n, fault.for_ever, result);
+    Fail(fault.entry_point, fault.n, fault.forever, result);
   }
   return true;
 }

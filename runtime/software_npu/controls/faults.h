@@ -1,10 +1,9 @@
 // Faults: which call of which entry point fails, and how often each was called.
 //
 //   Faults::Get().Fail("zeMemAllocDevice", 3, false, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
-//   ze_result_t result = Faults::Get().Enter("zeMemAllocDevice", true);   // the driver's front
-//   door
+//   ze_result_t result = Faults::Get().Enter("zeMemAllocDevice", true);   // in every entry point
 //
-// The third call from then on fails; it does nothing else. The name "" stands for every entry point
+// The third call from then on fails and does nothing else. The name "" stands for every entry point
 // that can fail: all but destroying, freeing and asking for properties.
 // Threads: any.
 #ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_CONTROLS_FAULTS_H_
@@ -18,6 +17,7 @@
 
 #include "absl/strings/string_view.h"
 #include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/runtime/software_npu/controls/forks.h"
 
 namespace npubank::software_npu {
 
@@ -25,12 +25,14 @@ class Faults {
  public:
   static Faults& Get();
 
+  Faults() { KeepAcrossForks(mutex_); }
+
   // Counts a call. SUCCESS, or what the call must return at once.
   ze_result_t Enter(absl::string_view entry_point, bool can_fail);
 
   // The n-th call from now on (1 is the next) fails; n = 0 takes back all faults. Starts the count
   // of that entry point anew.
-  void Fail(absl::string_view entry_point, uint64_t n, bool for_ever, ze_result_t result);
+  void Fail(absl::string_view entry_point, uint64_t n, bool forever, ze_result_t result);
 
   // Calls since start or the last Fail of that name.
   uint64_t CountCalls(absl::string_view entry_point);
@@ -43,7 +45,7 @@ class Faults {
   struct Point {
     uint64_t calls = 0;
     uint64_t fail_at = 0;  // 0: never
-    bool for_ever = false;
+    bool forever = false;
     ze_result_t result = ZE_RESULT_SUCCESS;
   };
   static ze_result_t Count(Point& point);

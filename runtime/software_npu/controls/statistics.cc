@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/runtime/software_npu/controls/forks.h"
 #include "npubank/runtime/software_npu/controls/switches.h"
 #include "npubank/runtime/software_npu/graph.h"
 #include "npubank/runtime/software_npu/handles.h"
@@ -16,9 +17,13 @@ namespace npubank::software_npu {
 namespace {
 
 struct Totals {
+  Totals() { KeepAcrossForks(mutex); }
+
   Mutex mutex;
   level_zero::SoftwareNpuStatistics counts ABSL_GUARDED_BY(mutex);
   std::atomic<uint64_t> copied_bytes{0};
+  std::atomic<uint64_t> counted_bytes{0};
+  std::atomic<uint64_t> driver_bytes{0};
 };
 
 Totals& GetTotals() {
@@ -72,7 +77,6 @@ std::optional<Charge> Charge::Take(Kind kind, uint64_t bytes, std::shared_ptr<Co
   Count(totals.counts, kind, bytes, 1);
   totals.counts.peak_bytes = std::max(totals.counts.peak_bytes, totals.counts.live_bytes);
   if (kind == Kind::kAllocation) ++totals.counts.total_allocations;
-  if (TakesCapacity(kind)) context->live_bytes += bytes;
   if (TakesAddresses(kind)) context->mapped_bytes += bytes;
   return Charge(kind, bytes, std::move(context));
 }
@@ -83,8 +87,21 @@ Charge::~Charge() {
   MutexLock lock(totals.mutex);
   // Unsigned arithmetic wraps, so adding the negated counts takes them off.
   Count(totals.counts, kind_, -bytes_, -uint64_t{1});
-  if (TakesCapacity(kind_)) context_->live_bytes -= bytes_;
   if (TakesAddresses(kind_)) context_->mapped_bytes -= bytes_;
+}
+
+Counted::Counted(Kind kind, uint64_t bytes, std::shared_ptr<Context> context)
+    : kind_(kind), bytes_(bytes), context_(std::move(context)) {
+  context_->counted_bytes += bytes_;
+  GetTotals().counted_bytes += bytes_;
+  if (kind_ == Kind::kDriver) GetTotals().driver_bytes += bytes_;
+}
+
+Counted::~Counted() {
+  if (context_ == nullptr) return;
+  context_->counted_bytes -= bytes_;
+  GetTotals().counted_bytes -= bytes_;
+  if (kind_ == Kind::kDriver) GetTotals().driver_bytes -= bytes_;
 }
 
 void CountCopiedBytes(uint64_t bytes) { GetTotals().copied_bytes += bytes; }
@@ -97,6 +114,8 @@ ze_result_t GetStatistics(level_zero::SoftwareNpuStatistics* out) {
     *out = totals.counts;
   }
   out->copied_bytes = totals.copied_bytes;
+  out->counted_bytes = totals.counted_bytes;
+  out->driver_bytes = totals.driver_bytes;
   out->live_contexts = Live<Context>().size();
   out->live_queues = Live<Queue>().size();
   out->live_lists = Live<CommandList>().size();

@@ -1,11 +1,13 @@
-// Statistics: how much of the device is in use, counted where it is used; and Charge, the claim of
-// one object on the device's bytes.
+// Statistics: how much of the device is in use, counted where it is used.
+//
+// Charge, the claim of one object on the device's pages:
 //
 //   std::optional<Charge> charge = Charge::Take(Charge::Kind::kAllocation, bytes, context);
 //   if (!charge) return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;     // capacity or address range
 //
-// A charge lasts as long as its object: a freed allocation that a command list still references
-// stays charged. Threads: any.
+// It lasts as long as its object: a freed allocation that a command list still references stays
+// charged. Counted, what the context query is told of: bytes as they were asked for, until they are
+// freed, whoever still refers to them; and buffers of the driver's own. Threads: any.
 #ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_CONTROLS_STATISTICS_H_
 #define NPUBANK_RUNTIME_SOFTWARE_NPU_CONTROLS_STATISTICS_H_
 
@@ -23,7 +25,7 @@ class Charge {
  public:
   enum class Kind {
     kAllocation,   // takes capacity and addresses
-    kImport,       // addresses: the pages are the host's
+    kImport,       // addresses: the pages are somebody else's
     kPhysical,     // capacity
     kReservation,  // addresses
   };
@@ -41,6 +43,24 @@ class Charge {
   Charge(Kind kind, uint64_t bytes, std::shared_ptr<Context> context)
       : kind_(kind), bytes_(bytes), context_(std::move(context)) {}
 
+  Kind kind_;
+  uint64_t bytes_;
+  std::shared_ptr<Context> context_;  // null: moved from
+};
+
+class Counted {
+ public:
+  enum class Kind {
+    kAskedFor,  // allocations, imports, physical memory
+    kDriver,    // command buffers and event pools
+  };
+
+  Counted(Kind kind, uint64_t bytes, std::shared_ptr<Context> context);
+  Counted(Counted&& other) noexcept = default;
+  Counted& operator=(Counted&&) = delete;
+  ~Counted();
+
+ private:
   Kind kind_;
   uint64_t bytes_;
   std::shared_ptr<Context> context_;  // null: moved from

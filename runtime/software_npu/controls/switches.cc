@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/runtime/software_npu/controls/forks.h"
 
 namespace npubank::software_npu {
 namespace {
@@ -72,6 +73,8 @@ std::shared_ptr<const Switches> ReadSwitches() {
   ReadBytes("NPUBANK_NPU_ADDRESS_RANGE", &switches->address_range, any);
   ReadBytes("NPUBANK_NPU_PAGE_SIZE", &switches->page_size, page);
   ReadBytes("NPUBANK_NPU_TILE_SIZE", &switches->tile_size, page);
+  ReadBytes("NPUBANK_NPU_ARGUMENT_ALIGNMENT", &switches->argument_alignment,
+            [](uint64_t n) { return n == 1 || n == 16 || n == 64 || n == 4096; });
   ReadBool("NPUBANK_NPU_VIRTUAL_MEMORY", &switches->virtual_memory);
   ReadBool("NPUBANK_NPU_IMPORT", &switches->import_system_memory);
   ReadBool("NPUBANK_NPU_HOST_ACCESS", &switches->host_access);
@@ -86,6 +89,8 @@ std::shared_ptr<const Switches> ReadSwitches() {
 }
 
 struct Store {
+  Store() { KeepAcrossForks(mutex); }
+
   Mutex mutex;
   std::shared_ptr<const Switches> switches ABSL_GUARDED_BY(mutex);
 };
@@ -99,8 +104,13 @@ Store& GetStore() {
 
 std::shared_ptr<const Switches> GetSwitches() {
   Store& store = GetStore();
+  {
+    MutexLock lock(store.mutex);
+    if (store.switches != nullptr) return store.switches;
+  }
+  std::shared_ptr<const Switches> switches = ReadSwitches();
   MutexLock lock(store.mutex);
-  if (store.switches == nullptr) store.switches = ReadSwitches();
+  if (store.switches == nullptr) store.switches = std::move(switches);
   return store.switches;
 }
 
@@ -139,7 +149,11 @@ std::optional<uint64_t> ParseBytes(absl::string_view text) {
 }
 
 void WarnOnce(absl::string_view message) {
-  static Mutex* const mutex = new Mutex;
+  static Mutex* const mutex = [] {
+    auto* const made = new Mutex;
+    KeepAcrossForks(*made);
+    return made;
+  }();
   static auto* const said = new std::set<std::string>;
   {
     MutexLock lock(*mutex);

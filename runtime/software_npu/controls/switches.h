@@ -24,6 +24,7 @@ struct Switches {
   uint64_t address_range = uint64_t{128} << 30;  // bytes, of all that a context maps
   uint64_t page_size = 4096;                     // bytes; allocations are rounded up to it
   uint64_t tile_size = 65536;                    // bytes; the granularity of virtual memory
+  uint64_t argument_alignment = 64;              // of graph arguments, bytes
   bool virtual_memory = false;
   bool import_system_memory = false;
   bool host_access = true;                  // of device memory

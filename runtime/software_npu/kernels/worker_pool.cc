@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 #include <thread>
 
+#include "npubank/runtime/software_npu/controls/forks.h"
 #include "npubank/runtime/software_npu/controls/switches.h"
 
 namespace npubank::software_npu {
@@ -25,9 +27,14 @@ WorkerPool& WorkerPool::Get() {
   return *pool;
 }
 
-WorkerPool::WorkerPool(int helpers) : helpers_(helpers) {
-  // They live as long as the process, as the pool does.
-  for (int i = 0; i < helpers; ++i) std::thread([this] { Help(); }).detach();
+WorkerPool::WorkerPool(int helpers) {
+  KeepAcrossForks(mutex_);
+  // They live as long as the process, as the pool does. Where the system has no room for one more
+  // thread, those that are there do.
+  try {
+    for (; helpers_ < helpers; ++helpers_) std::thread([this] { Help(); }).detach();
+  } catch (const std::system_error&) {
+  }
 }
 
 void WorkerPool::RunPieces(Body body, int64_t pieces) {

@@ -33,7 +33,7 @@ class WorkerPool {
   // Waits, spinning at first, for a loop later than `seen`. Returns its number.
   uint64_t AwaitLoop(uint64_t seen);
 
-  const int helpers_;
+  int helpers_ = 0;  // does not change once it is made
   std::atomic<bool> busy_{false};
   std::atomic<uint64_t> loop_{0};  // numbers loops, so that helpers see a new one
   std::atomic<int64_t> next_{0};

@@ -1,7 +1,5 @@
 #include "npubank/runtime/software_npu/memory/allocation.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -25,23 +23,17 @@ uint64_t NextDeviceAddress(uint64_t bytes) {
   return next.fetch_add((bytes + kDevicePage - 1) / kDevicePage * kDevicePage);
 }
 
-bool SameFile(int a, int b) {
-  struct stat first = {};
-  struct stat second = {};
-  return fstat(a, &first) == 0 && fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
-         first.st_ino == second.st_ino;
-}
-
 }  // namespace
 
 Allocation::Allocation(std::shared_ptr<Context> context, ze_memory_type_t type, uint8_t* base,
-                       uint64_t bytes)
+                       uint64_t bytes, uint64_t mapped)
     : context_(std::move(context)),
       type_(type),
       base_(base),
       bytes_(bytes),
+      mapped_(mapped),
       id_(NextId()),
-      device_address_(NextDeviceAddress(bytes)) {}
+      device_address_(NextDeviceAddress(mapped)) {}
 
 Pins::Pins(const std::vector<Place>& places) {
   std::vector<std::shared_mutex*> mutexes;
@@ -60,55 +52,48 @@ AddressMap& AddressMap::Get() {
 }
 
 bool AddressMap::OverlapsLocked(uint64_t begin, uint64_t bytes) const {
-  const auto next = allocations_.upper_bound(begin);
-  if (next != allocations_.end() && next->first - begin < bytes) return true;
-  if (next == allocations_.begin()) return false;
-  const auto& [base, allocation] = *std::prev(next);
-  return begin - base < allocation->bytes();
+  const auto next = entries_.upper_bound(begin);
+  if (next != entries_.end() && next->first - begin < bytes) return true;
+  if (next == entries_.begin()) return false;
+  const auto& [base, entry] = *std::prev(next);
+  return begin - base < entry.allocation->mapped();
 }
 
 bool AddressMap::Add(std::shared_ptr<Allocation> allocation) {
   MutexLock lock(mutex_);
   const uint64_t base = AddressOf(allocation->base());
-  if (OverlapsLocked(base, allocation->bytes())) return false;
-  allocations_.emplace(base, std::move(allocation));
+  if (OverlapsLocked(base, allocation->mapped())) return false;
+  Counted counted(Counted::Kind::kAskedFor, allocation->counted(), allocation->context());
+  entries_.emplace(base, Entry{std::move(allocation), std::move(counted)});
   return true;
 }
 
 std::shared_ptr<Allocation> AddressMap::Remove(const Context* context, const void* base) {
   MutexLock lock(mutex_);
-  const auto found = allocations_.find(AddressOf(base));
-  if (found == allocations_.end() || found->second->context().get() != context) return nullptr;
-  std::shared_ptr<Allocation> allocation = std::move(found->second);
-  allocations_.erase(found);
+  const auto found = entries_.find(AddressOf(base));
+  if (found == entries_.end() || found->second.allocation->context().get() != context) {
+    return nullptr;
+  }
+  std::shared_ptr<Allocation> allocation = std::move(found->second.allocation);
+  entries_.erase(found);
   return allocation;
 }
 
 std::optional<Place> AddressMap::Find(const Context* context, const void* pointer) const {
   const uint64_t address = AddressOf(pointer);
   MutexLock lock(mutex_);
-  auto found = allocations_.upper_bound(address);
-  if (found == allocations_.begin()) return std::nullopt;
+  auto found = entries_.upper_bound(address);
+  if (found == entries_.begin()) return std::nullopt;
   --found;
+  const std::shared_ptr<Allocation>& allocation = found->second.allocation;
   const uint64_t offset = address - found->first;
-  if (offset >= found->second->bytes() || found->second->context().get() != context) {
-    return std::nullopt;
-  }
-  return Place{found->second, offset};
+  if (offset >= allocation->bytes() || allocation->context().get() != context) return std::nullopt;
+  return Place{allocation, offset};
 }
 
 bool AddressMap::Overlaps(const void* begin, uint64_t bytes) const {
   MutexLock lock(mutex_);
   return OverlapsLocked(AddressOf(begin), bytes);
-}
-
-std::shared_ptr<Allocation> AddressMap::FindFile(const Context* context, int fd) const {
-  MutexLock lock(mutex_);
-  for (const auto& [base, allocation] : allocations_) {
-    if (allocation->context().get() != context || allocation->fd() < 0) continue;
-    if (SameFile(allocation->fd(), fd)) return allocation;
-  }
-  return nullptr;
 }
 
 }  // namespace npubank::software_npu

@@ -16,6 +16,8 @@ constexpr uint64_t kHugePage = uint64_t{2} << 20;
 
 // The file of FileRange: grows, never shrinks, lives as long as the process.
 struct SharedFile {
+  SharedFile() { KeepAcrossForks(mutex); }
+
   Mutex mutex;
   int fd ABSL_GUARDED_BY(mutex) = -1;
   uint64_t end ABSL_GUARDED_BY(mutex) = 0;
@@ -58,11 +60,6 @@ std::optional<Mapping> Mapping::Reserve(uint64_t bytes) {
                bytes);
 }
 
-std::optional<Mapping> Mapping::Duplicate(void* data, uint64_t bytes) {
-  // An old size of 0 asks for a second mapping of the same shared pages (mremap(2)).
-  return Adopt(mremap(data, 0, bytes, MREMAP_MAYMOVE), bytes);
-}
-
 Mapping::~Mapping() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
@@ -76,6 +73,11 @@ bool Mapping::MapInside(uint64_t offset, int fd, uint64_t file_offset, uint64_t 
 bool Mapping::ClearInside(uint64_t offset, uint64_t bytes) {
   return mmap(data_ + offset, bytes, PROT_NONE,
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+bool Mapping::MapAgainInside(uint64_t offset, void* data, uint64_t bytes) {
+  // An old size of 0 asks for a second mapping of the same shared pages (mremap(2)).
+  return mremap(data, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, data_ + offset) != MAP_FAILED;
 }
 
 bool Mapping::ProtectInside(uint64_t offset, uint64_t bytes, int protection) {
@@ -94,26 +96,9 @@ std::optional<FileRange> FileRange::Take(uint64_t bytes) {
 }
 
 FileRange::~FileRange() {
-  if (fd_ < 0) return;
+  if (fd_ < 0 || born_ != ForkGeneration()) return;
   (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset_),
                   static_cast<off_t>(bytes_));
-}
-
-std::optional<File> File::InMemory(uint64_t bytes) {
-  File file(memfd_create(kFileName, MFD_CLOEXEC));
-  if (file.fd() < 0 || !FitsOffset(0, bytes)) return std::nullopt;
-  if (ftruncate(file.fd(), static_cast<off_t>(bytes)) != 0) return std::nullopt;
-  return file;
-}
-
-std::optional<File> File::Duplicate(int fd) {
-  File file(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  if (file.fd() < 0) return std::nullopt;
-  return file;
-}
-
-File::~File() {
-  if (fd_ >= 0) close(fd_);
 }
 
 }  // namespace npubank::software_npu

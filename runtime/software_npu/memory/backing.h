@@ -14,6 +14,8 @@
 #include <optional>
 #include <utility>
 
+#include "npubank/runtime/software_npu/controls/forks.h"
+
 namespace npubank::software_npu {
 
 // A range of addresses, unmapped at the end.
@@ -23,8 +25,6 @@ class Mapping {
   static std::optional<Mapping> Shared(int fd, uint64_t offset, uint64_t bytes, int protection);
   // Addresses only; touching them faults.
   static std::optional<Mapping> Reserve(uint64_t bytes);
-  // The same shared pages as [data, data + bytes) once more; nullopt where they are not shared.
-  static std::optional<Mapping> Duplicate(void* data, uint64_t bytes);
 
   Mapping(Mapping&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -41,6 +41,8 @@ class Mapping {
   // Replaces [offset, offset + bytes) of a reservation by pages of a file, or by nothing again.
   bool MapInside(uint64_t offset, int fd, uint64_t file_offset, uint64_t bytes, int protection);
   bool ClearInside(uint64_t offset, uint64_t bytes);
+  // Or by the shared pages that are mapped at `data`, once more; false where they are not shared.
+  bool MapAgainInside(uint64_t offset, void* data, uint64_t bytes);
   bool ProtectInside(uint64_t offset, uint64_t bytes, int protection);
 
  private:
@@ -58,7 +60,10 @@ class FileRange {
   static std::optional<FileRange> Take(uint64_t bytes);
 
   FileRange(FileRange&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), offset_(other.offset_), bytes_(other.bytes_) {}
+      : fd_(std::exchange(other.fd_, -1)),
+        offset_(other.offset_),
+        bytes_(other.bytes_),
+        born_(other.born_) {}
   FileRange& operator=(FileRange&&) = delete;
   ~FileRange();
 
@@ -67,29 +72,13 @@ class FileRange {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  FileRange(int fd, uint64_t offset, uint64_t bytes) : fd_(fd), offset_(offset), bytes_(bytes) {}
+  FileRange(int fd, uint64_t offset, uint64_t bytes)
+      : fd_(fd), offset_(offset), bytes_(bytes), born_(ForkGeneration()) {}
 
   int fd_;
   uint64_t offset_;
   uint64_t bytes_;
-};
-
-// A file descriptor, closed at the end.
-class File {
- public:
-  // A nameless file in memory, of `bytes`.
-  static std::optional<File> InMemory(uint64_t bytes);
-  static std::optional<File> Duplicate(int fd);
-
-  File(File&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  File& operator=(File&&) = delete;
-  ~File();
-
-  int fd() const { return fd_; }
-
- private:
-  explicit File(int fd) : fd_(fd) {}
-  int fd_;
+  uint64_t born_;  // a child of fork has the file in common with its parent, and leaves it alone
 };
 
 }  // namespace npubank::software_npu

@@ -1,7 +1,6 @@
 #include "npubank/runtime/software_npu/memory/memory.h"
 
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <limits>
 #include <memory>
@@ -15,6 +14,7 @@
 #include "npubank/runtime/software_npu/handles.h"
 #include "npubank/runtime/software_npu/memory/allocation.h"
 #include "npubank/runtime/software_npu/memory/backing.h"
+#include "npubank/runtime/software_npu/memory/dma_buf.h"
 #include "npubank/runtime/software_npu/memory/import.h"
 #include "npubank/runtime/software_npu/structure_chain.h"
 
@@ -25,27 +25,31 @@ namespace {
 struct Pages {
   Mapping host;
   std::optional<Mapping> driver;   // the driver's own view, where the host's is not to be touched
-  std::optional<File> file;        // exportable, or imported
+  std::optional<DmaBuf> buffer;    // exportable, or imported
   std::optional<FileRange> range;  // hidden
 };
 
 class OwnMemory : public Allocation {
  public:
-  OwnMemory(ze_memory_type_t type, Pages pages, Charge charge)
-      : Allocation(charge.context(), type, pages.host.data(), pages.host.bytes()),
+  OwnMemory(ze_memory_type_t type, uint64_t bytes, Pages pages, Charge charge, bool imported)
+      : Allocation(charge.context(), type, pages.host.data(), bytes, pages.host.bytes()),
         charge_(std::move(charge)),
-        pages_(std::move(pages)) {}
+        pages_(std::move(pages)),
+        imported_(imported) {}
 
   uint8_t* Access(uint64_t offset, uint64_t bytes, Intent) const override {
     if (!Contains(offset, bytes)) return nullptr;
     return (pages_.driver.has_value() ? pages_.driver->data() : pages_.host.data()) + offset;
   }
-  int fd() const override { return pages_.file.has_value() ? pages_.file->fd() : -1; }
+  const DmaBuf* exportable() const override {
+    return pages_.buffer.has_value() && !imported_ ? &*pages_.buffer : nullptr;
+  }
 
  private:
   // Before the pages, so that the bytes are counted until the pages are gone.
   Charge charge_;
   Pages pages_;
+  bool imported_;
 };
 
 std::optional<Pages> Visible(uint64_t bytes) {
@@ -64,14 +68,15 @@ std::optional<Pages> Hidden(uint64_t bytes) {
   return Pages{std::move(*host), std::move(driver), std::nullopt, std::move(range)};
 }
 
-std::optional<Pages> OfFile(std::optional<File> file, uint64_t bytes, bool hidden) {
-  if (!file.has_value()) return std::nullopt;
-  std::optional<Mapping> view = Mapping::Shared(file->fd(), 0, bytes, PROT_READ | PROT_WRITE);
+std::optional<Pages> OfBuffer(std::optional<DmaBuf> buffer, bool hidden) {
+  if (!buffer.has_value()) return std::nullopt;
+  std::optional<Mapping> view =
+      Mapping::Shared(buffer->fd(), 0, buffer->bytes(), PROT_READ | PROT_WRITE);
   if (!view.has_value()) return std::nullopt;
-  if (!hidden) return Pages{std::move(*view), std::nullopt, std::move(file), std::nullopt};
-  std::optional<Mapping> host = Mapping::Reserve(bytes);
+  if (!hidden) return Pages{std::move(*view), std::nullopt, std::move(buffer), std::nullopt};
+  std::optional<Mapping> host = Mapping::Reserve(buffer->bytes());
   if (!host.has_value()) return std::nullopt;
-  return Pages{std::move(*host), std::move(view), std::move(file), std::nullopt};
+  return Pages{std::move(*host), std::move(view), std::move(buffer), std::nullopt};
 }
 
 struct Request {
@@ -82,69 +87,86 @@ struct Request {
   uint64_t alignment = 0;
 };
 
-// What must hold of every request, and the bytes it rounds up to.
-ze_result_t CheckRequest(const Request& request, void** out, uint64_t* bytes) {
+bool IsHidden(const Request& request) {
+  return request.type == ZE_MEMORY_TYPE_DEVICE && !GetSwitches()->host_access;
+}
+
+// What must hold of every request.
+ze_result_t CheckRequest(const Request& request, void** out) {
   if (out == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
   if (request.size == 0) return ZE_RESULT_ERROR_UNSUPPORTED_SIZE;
   if ((request.alignment & (request.alignment - 1)) != 0) {
     return ZE_RESULT_ERROR_UNSUPPORTED_ALIGNMENT;
   }
-  const uint64_t page = GetSwitches()->page_size;
-  if (request.size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) - page) {
-    return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
-  }
-  *bytes = (request.size + page - 1) / page * page;
   return ZE_RESULT_SUCCESS;
 }
 
-std::optional<Pages> MakePages(const Request& request, uint64_t bytes) {
-  const bool hidden = request.type == ZE_MEMORY_TYPE_DEVICE && !GetSwitches()->host_access;
-  const auto* exported = FindStructure<ze_external_memory_export_desc_t>(
-      request.chain, ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_DESC);
-  if (exported != nullptr) return OfFile(File::InMemory(bytes), bytes, hidden);
-  return hidden ? Hidden(bytes) : Visible(bytes);
-}
-
-ze_result_t Adopt(const Request& request, std::optional<Pages> pages, Charge charge, void** out) {
-  if (!pages.has_value()) return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
-  auto allocation = std::make_shared<OwnMemory>(request.type, std::move(*pages), std::move(charge));
+ze_result_t Keep(std::shared_ptr<OwnMemory> allocation, void** out) {
   void* const base = allocation->base();
   if (!AddressMap::Get().Add(std::move(allocation))) return ZE_RESULT_ERROR_UNKNOWN;
   *out = base;
   return ZE_RESULT_SUCCESS;
 }
 
-// The pages behind a file descriptor; the context's own, when they came from it.
+// The pages of a buffer that was exported, here or in another process, at addresses of their own.
 ze_result_t ImportFd(const Request& request, const ze_external_memory_import_fd_t& import,
-                     uint64_t bytes, void** out) {
-  if ((import.flags & ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF) == 0) {
-    return ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION;
+                     void** out) {
+  if (import.flags != ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF) {
+    return ZE_RESULT_ERROR_INVALID_ENUMERATION;
   }
-  struct stat status = {};
-  if (fstat(import.fd, &status) != 0 || status.st_size < static_cast<int64_t>(bytes)) {
-    return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
-  }
-  if (const auto own = AddressMap::Get().FindFile(request.context.get(), import.fd)) {
-    *out = own->base();
-    return ZE_RESULT_SUCCESS;
-  }
-  std::optional<Charge> charge = Charge::Take(Charge::Kind::kAllocation, bytes, request.context);
+  std::optional<DmaBuf> buffer = DmaBuf::Adopt(import.fd);
+  if (!buffer.has_value()) return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
+  const uint64_t bytes = buffer->bytes();
+  std::optional<Charge> charge = Charge::Take(Charge::Kind::kImport, bytes, request.context);
   if (!charge.has_value()) return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
-  const bool hidden = request.type == ZE_MEMORY_TYPE_DEVICE && !GetSwitches()->host_access;
-  return Adopt(request, OfFile(File::Duplicate(import.fd), bytes, hidden), std::move(*charge), out);
+  std::optional<Pages> pages = OfBuffer(std::move(buffer), IsHidden(request));
+  if (!pages.has_value()) return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
+  return Keep(std::make_shared<OwnMemory>(request.type, bytes, std::move(*pages),
+                                          std::move(*charge), /*imported=*/true),
+              out);
+}
+
+std::optional<Pages> MakePages(const Request& request, bool exportable, uint64_t bytes) {
+  if (exportable) return OfBuffer(DmaBuf::Create(bytes), IsHidden(request));
+  return IsHidden(request) ? Hidden(bytes) : Visible(bytes);
 }
 
 ze_result_t Allocate(const Request& request, void** out) {
-  uint64_t bytes = 0;
-  if (const ze_result_t result = CheckRequest(request, out, &bytes); result != ZE_RESULT_SUCCESS) {
+  if (const ze_result_t result = CheckRequest(request, out); result != ZE_RESULT_SUCCESS) {
     return result;
   }
   const auto* import = FindStructure<ze_external_memory_import_fd_t>(
       request.chain, ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_IMPORT_FD);
-  if (import != nullptr) return ImportFd(request, *import, bytes, out);
+  if (import != nullptr) return ImportFd(request, *import, out);
+  const auto* exported = FindStructure<ze_external_memory_export_desc_t>(
+      request.chain, ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_DESC);
+  if (exported != nullptr && exported->flags != ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF) {
+    return ZE_RESULT_ERROR_INVALID_ENUMERATION;
+  }
+  const uint64_t page = GetSwitches()->page_size;
+  if (request.size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) - page) {
+    return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
+  }
+  const uint64_t bytes = (request.size + page - 1) / page * page;
   std::optional<Charge> charge = Charge::Take(Charge::Kind::kAllocation, bytes, request.context);
   if (!charge.has_value()) return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
-  return Adopt(request, MakePages(request, bytes), std::move(*charge), out);
+  std::optional<Pages> pages = MakePages(request, exported != nullptr, bytes);
+  if (!pages.has_value()) return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
+  return Keep(std::make_shared<OwnMemory>(request.type, request.size, std::move(*pages),
+                                          std::move(*charge), /*imported=*/false),
+              out);
+}
+
+// Gives the caller a descriptor of its own.
+ze_result_t Export(const Allocation& allocation, ze_external_memory_export_fd_t* exported) {
+  if (exported->flags != ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF) {
+    return ZE_RESULT_ERROR_INVALID_ENUMERATION;
+  }
+  if (allocation.exportable() == nullptr) return ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION;
+  const int fd = allocation.exportable()->Export();
+  if (fd < 0) return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+  exported->fd = fd;
+  return ZE_RESULT_SUCCESS;
 }
 
 }  // namespace
@@ -198,7 +220,7 @@ ze_result_t MemFree(ze_context_handle_t handle, void* pointer) {
   if (context == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
   if (pointer == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
   const std::optional<Place> place = AddressMap::Get().Find(context.get(), pointer);
-  if (!place.has_value() || place->allocation->pointer() != pointer) {
+  if (!place.has_value() || !place->allocation->IsFreedBy(pointer)) {
     return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   }
   // Null when another thread has freed it in between.
@@ -218,10 +240,8 @@ ze_result_t MemGetAllocProperties(ze_context_handle_t handle, const void* pointe
   auto* exported = FindStructure<ze_external_memory_export_fd_t>(
       properties->pNext, ZE_STRUCTURE_TYPE_EXTERNAL_MEMORY_EXPORT_FD);
   if (exported != nullptr) {
-    if ((exported->flags & ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF) == 0 || allocation.fd() < 0) {
-      return ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION;
-    }
-    exported->fd = allocation.fd();
+    const ze_result_t result = Export(allocation, exported);
+    if (result != ZE_RESULT_SUCCESS) return result;
   }
   properties->type = allocation.type();
   properties->id = allocation.id();

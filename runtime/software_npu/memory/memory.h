@@ -1,9 +1,12 @@
 // Memory: allocating, freeing and asking about host, device and shared memory.
 //
-// Every allocation is whole pages, aligned to 4 KiB whatever was asked, and seen by the host,
-// unless NPUBANK_NPU_HOST_ACCESS=0 hides device memory: then a touch by the host faults, and the
-// driver works through a second mapping. A refusal is always OUT_OF_DEVICE_MEMORY. Allocations with
-// an export descriptor, and imported file descriptors, are files in memory that stand for dma-bufs.
+// Every allocation is backed by whole pages, aligned to 4 KiB whatever was asked, and seen by the
+// host, unless NPUBANK_NPU_HOST_ACCESS=0 hides device memory: then a touch by the host faults, and
+// the driver works through a second mapping. What was asked for is what counts: pointers past it are
+// unknown. A refusal is always OUT_OF_DEVICE_MEMORY.
+// Allocations with an export descriptor are buffers that can be exported (dma_buf.h), each time as a
+// descriptor of its own, and imported here or in another process, whole, whatever size is asked. An
+// import is a mapping of its own, freed for itself, and is not exported again.
 // Threads: any.
 #ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_MEMORY_MEMORY_H_
 #define NPUBANK_RUNTIME_SOFTWARE_NPU_MEMORY_MEMORY_H_

@@ -67,7 +67,7 @@ ze_result_t FindRange(ze_context_handle_t handle, const void* pointer, uint64_t 
 }  // namespace
 
 Reservation::Reservation(Mapping host, std::optional<Mapping> driver, Charge charge)
-    : Allocation(charge.context(), ZE_MEMORY_TYPE_DEVICE, host.data(), host.bytes()),
+    : Allocation(charge.context(), ZE_MEMORY_TYPE_DEVICE, host.data(), host.bytes(), host.bytes()),
       charge_(std::move(charge)),
       host_(std::move(host)),
       driver_(std::move(driver)) {}
@@ -151,15 +151,23 @@ ze_result_t Reservation::GetAccess(uint64_t offset, uint64_t bytes,
                                    ze_memory_access_attribute_t* access,
                                    size_t* equal_bytes) const {
   const std::shared_lock<std::shared_mutex> lock(mutex_);
-  auto piece = PieceAt(offset);
-  if (piece == pieces_.end()) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  *access = piece->second.access;
+  const uint64_t most = offset + bytes;
+  // The access at `at`, and where the piece or the hole that it lies in ends.
+  const auto look = [&](uint64_t at, uint64_t* end) {
+    const auto piece = PieceAt(at);
+    if (piece != pieces_.end()) {
+      *end = piece->first + piece->second.bytes;
+      return piece->second.access;
+    }
+    const auto next = pieces_.lower_bound(at);
+    *end = next == pieces_.end() ? most : next->first;
+    return ZE_MEMORY_ACCESS_ATTRIBUTE_NONE;
+  };
   uint64_t end = offset;
-  while (piece != pieces_.end() && piece->second.access == *access && end < offset + bytes) {
-    end = piece->first + piece->second.bytes;
-    piece = PieceAt(end);
-  }
-  *equal_bytes = std::min(end, offset + bytes) - offset;
+  *access = look(offset, &end);
+  uint64_t next = end;
+  while (end < most && look(end, &next) == *access) end = next;
+  *equal_bytes = std::min(end, most) - offset;
   return ZE_RESULT_SUCCESS;
 }
 

@@ -28,9 +28,13 @@ namespace npubank::software_npu {
 class PhysicalMemory {
  public:
   using Handle = ze_physical_mem_handle_t;
+  static constexpr HandleKind kHandleKind = HandleKind::kPhysicalMemory;
+  static constexpr bool kUsableAfterFork = true;
 
   PhysicalMemory(FileRange range, Charge charge)
-      : charge_(std::move(charge)), range_(std::move(range)) {}
+      : charge_(std::move(charge)),
+        counted_(Counted::Kind::kAskedFor, range.bytes(), charge_.context()),
+        range_(std::move(range)) {}
   virtual ~PhysicalMemory() = default;
 
   const FileRange& range() const { return range_; }
@@ -38,6 +42,7 @@ class PhysicalMemory {
 
  private:
   Charge charge_;
+  Counted counted_;
   FileRange range_;
 };
 
@@ -48,13 +53,15 @@ class Reservation : public Allocation {
 
   uint8_t* Access(uint64_t offset, uint64_t bytes, Intent intent) const override;
   std::shared_mutex* mapping_mutex() const override { return &mutex_; }
-  const uint8_t* pointer() const override { return nullptr; }
+  bool IsFreedBy(const void*) const override { return false; }
+  uint64_t counted() const override { return 0; }
 
   ze_result_t Map(uint64_t offset, uint64_t bytes, std::shared_ptr<PhysicalMemory> physical,
                   uint64_t physical_offset, ze_memory_access_attribute_t access);
   // Whole mappings only.
   ze_result_t Unmap(uint64_t offset, uint64_t bytes);
   ze_result_t SetAccess(uint64_t offset, uint64_t bytes, ze_memory_access_attribute_t access);
+  // Addresses without memory have no access.
   ze_result_t GetAccess(uint64_t offset, uint64_t bytes, ze_memory_access_attribute_t* access,
                         size_t* equal_bytes) const;
   bool empty() const;

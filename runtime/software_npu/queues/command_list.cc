@@ -1,7 +1,9 @@
 #include "npubank/runtime/software_npu/queues/command_list.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <thread>
 
@@ -14,6 +16,9 @@
 namespace npubank::software_npu {
 namespace {
 
+// How large a real driver's are is not known; that they are counted is.
+constexpr uint64_t kCommandBufferBytes = 4096;
+
 bool Execute(const Nothing&) { return true; }
 
 bool Execute(const Copy& copy) {
@@ -25,17 +30,33 @@ bool Execute(const Copy& copy) {
   if (to == nullptr || from == nullptr) return false;
   std::memmove(to, from, copy.bytes);
   CountCopiedBytes(copy.bytes);
-  return true;
+  return copy.to.allocation->intact() && copy.from.allocation->intact();
+}
+
+bool Execute(const CopyRows& copy) {
+  if (copy.width == 0 || copy.rows == 0) return true;
+  const Pins pins({copy.to, copy.from});
+  // Pitches and counts have 32 bits, so neither sum overflows.
+  const auto span = [&](uint64_t pitch) { return (copy.rows - 1) * pitch + copy.width; };
+  uint8_t* const to = copy.to.Access(span(copy.to_pitch), Intent::kWrite);
+  const uint8_t* const from = copy.from.Access(span(copy.from_pitch), Intent::kRead);
+  if (to == nullptr || from == nullptr) return false;
+  for (uint64_t row = 0; row < copy.rows; ++row) {
+    std::memmove(to + row * copy.to_pitch, from + row * copy.from_pitch, copy.width);
+  }
+  CountCopiedBytes(copy.rows * copy.width);
+  return copy.to.allocation->intact() && copy.from.allocation->intact();
 }
 
 bool Execute(const Fill& fill) {
   const Pins pins({fill.to});
   uint8_t* const to = fill.to.Access(fill.bytes, Intent::kWrite);
   if (to == nullptr) return false;
+  // The last pattern is cut where the size is no multiple of it.
   for (uint64_t i = 0; i < fill.bytes; i += fill.pattern_bytes) {
-    std::memcpy(to + i, fill.pattern.data(), fill.pattern_bytes);
+    std::memcpy(to + i, fill.pattern.data(), std::min(fill.pattern_bytes, fill.bytes - i));
   }
-  return true;
+  return fill.to.allocation->intact();
 }
 
 bool Execute(const WriteTimestamp& write) {
@@ -79,6 +100,21 @@ std::optional<Place> FindPlace(CommandList& list, const void* pointer) {
   return AddressMap::Get().Find(list.context().get().get(), pointer);
 }
 
+bool IsFlat(const ze_copy_region_t& region, uint32_t slice_pitch) {
+  return region.depth <= 1 && region.originZ == 0 && slice_pitch == 0;
+}
+
+// Where a region begins. It may begin outside, which is an error of its execution.
+std::optional<Place> FindRegion(CommandList& list, const void* pointer,
+                                const ze_copy_region_t& region, uint32_t pitch) {
+  std::optional<Place> place = FindPlace(list, pointer);
+  if (!place.has_value()) return std::nullopt;
+  const uint64_t skipped = uint64_t{region.originY} * pitch + region.originX;
+  const uint64_t room = std::numeric_limits<uint64_t>::max() - place->offset;
+  place->offset += std::min(skipped, room);
+  return place;
+}
+
 }  // namespace
 
 ze_result_t CommandList::Append(Command command) {
@@ -91,6 +127,9 @@ ze_result_t CommandList::Append(Command command) {
 void CommandList::Close() {
   MutexLock lock(mutex_);
   closed_ = true;
+  if (!buffer_.has_value()) {
+    buffer_.emplace(Counted::Kind::kDriver, kCommandBufferBytes, context_.get());
+  }
 }
 
 ze_result_t CommandList::Reset() {
@@ -98,22 +137,25 @@ ze_result_t CommandList::Reset() {
   MutexLock lock(mutex_);
   if (in_flight_) return ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE;
   closed_ = false;
+  failure_.reset();
+  buffer_.reset();
   dropped.swap(commands_);
   return ZE_RESULT_SUCCESS;
 }
 
-bool CommandList::in_flight() const {
+bool CommandList::closed() const {
   MutexLock lock(mutex_);
-  return in_flight_;
+  return closed_;
 }
 
 ze_result_t CommandList::Begin(Deadline deadline) {
   MutexLock lock(mutex_);
-  if (!closed_) return ZE_RESULT_ERROR_UNINITIALIZED;
-  while (in_flight_) {
+  while (closed_ && in_flight_) {
     if (!idle_.WaitUntil(mutex_, deadline) && in_flight_) return ZE_RESULT_ERROR_UNKNOWN;
   }
+  if (!closed_) return ZE_RESULT_ERROR_UNINITIALIZED;
   in_flight_ = true;
+  failure_.reset();
   for (const Command& command : commands_) {
     if (command.signal != nullptr) command.signal->BeginPending();
   }
@@ -133,12 +175,13 @@ ze_result_t CommandList::Run() const {
   return ZE_RESULT_SUCCESS;
 }
 
-void CommandList::End() {
+void CommandList::End(std::shared_ptr<const Failure> failure) {
   for (const Command& command : commands_) {
     if (command.signal != nullptr) command.signal->EndPending();
   }
   MutexLock lock(mutex_);
   in_flight_ = false;
+  failure_ = std::move(failure);
   idle_.NotifyAll();
 }
 
@@ -168,10 +211,12 @@ ze_result_t CommandListCreate(ze_context_handle_t handle, ze_device_handle_t dev
 }
 
 ze_result_t CommandListDestroy(ze_command_list_handle_t handle) {
-  const std::shared_ptr<CommandList> list = Live<CommandList>().Find(handle);
+  if (CommandList* const inherited = Live<CommandList>().Disown(handle)) {
+    inherited->context().Leave();
+    return ZE_RESULT_SUCCESS;
+  }
+  const std::shared_ptr<CommandList> list = Live<CommandList>().Remove(handle);
   if (list == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
-  if (list->in_flight()) return ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE;
-  Live<CommandList>().Remove(handle);
   list->context().Leave();
   return ZE_RESULT_SUCCESS;
 }
@@ -230,6 +275,35 @@ ze_result_t CommandListAppendMemoryCopy(ze_command_list_handle_t handle, void* t
                     wait_handles);
 }
 
+ze_result_t CommandListAppendMemoryCopyRegion(ze_command_list_handle_t handle, void* to,
+                                              const ze_copy_region_t* to_region, uint32_t to_pitch,
+                                              uint32_t to_slice_pitch, const void* from,
+                                              const ze_copy_region_t* from_region,
+                                              uint32_t from_pitch, uint32_t from_slice_pitch,
+                                              ze_event_handle_t signal, uint32_t waits,
+                                              ze_event_handle_t* wait_handles) {
+  std::shared_ptr<CommandList> list;
+  if (const ze_result_t result = FindList(handle, &list); result != ZE_RESULT_SUCCESS) {
+    return result;
+  }
+  if (to == nullptr || from == nullptr || to_region == nullptr || from_region == nullptr) {
+    return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+  }
+  if (to_region->width != from_region->width || to_region->height != from_region->height) {
+    return ZE_RESULT_ERROR_INVALID_SIZE;
+  }
+  if (!IsFlat(*to_region, to_slice_pitch) || !IsFlat(*from_region, from_slice_pitch)) {
+    return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+  }
+  std::optional<Place> to_place = FindRegion(*list, to, *to_region, to_pitch);
+  std::optional<Place> from_place = FindRegion(*list, from, *from_region, from_pitch);
+  if (!to_place.has_value() || !from_place.has_value()) return ZE_RESULT_ERROR_UNINITIALIZED;
+  return AppendWork(*list,
+                    CopyRows{std::move(*to_place), std::move(*from_place), to_region->width,
+                             to_region->height, to_pitch, from_pitch},
+                    signal, waits, wait_handles);
+}
+
 ze_result_t CommandListAppendMemoryFill(ze_command_list_handle_t handle, void* to,
                                         const void* pattern, size_t pattern_bytes, size_t bytes,
                                         ze_event_handle_t signal, uint32_t waits,
@@ -242,9 +316,10 @@ ze_result_t CommandListAppendMemoryFill(ze_command_list_handle_t handle, void* t
   if (pattern_bytes != 1 && pattern_bytes != 2 && pattern_bytes != 4) {
     return ZE_RESULT_ERROR_INVALID_SIZE;
   }
-  if (bytes % pattern_bytes != 0) return ZE_RESULT_ERROR_INVALID_SIZE;
   std::optional<Place> place = FindPlace(*list, to);
-  if (!place.has_value()) return ZE_RESULT_ERROR_UNINITIALIZED;
+  if (!place.has_value() || bytes > place->allocation->bytes() - place->offset) {
+    return ZE_RESULT_ERROR_UNINITIALIZED;
+  }
   Fill fill = {std::move(*place), {}, pattern_bytes, bytes};
   std::memcpy(fill.pattern.data(), pattern, pattern_bytes);
   return AppendWork(*list, std::move(fill), signal, waits, wait_handles);

@@ -88,6 +88,10 @@ ze_result_t EventPoolCreate(ze_context_handle_t handle, const ze_event_pool_desc
 }
 
 ze_result_t EventPoolDestroy(ze_event_pool_handle_t handle) {
+  if (EventPool* const inherited = Live<EventPool>().Disown(handle)) {
+    inherited->context().Leave();
+    return ZE_RESULT_SUCCESS;
+  }
   const std::shared_ptr<EventPool> pool = Live<EventPool>().Find(handle);
   if (pool == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
   if (pool->children != 0) return ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE;
@@ -107,6 +111,10 @@ ze_result_t EventCreate(ze_event_pool_handle_t handle, const ze_event_desc_t* de
 }
 
 ze_result_t EventDestroy(ze_event_handle_t handle) {
+  if (Event* const inherited = Live<Event>().Disown(handle)) {
+    inherited->LeaveInherited();
+    return ZE_RESULT_SUCCESS;
+  }
   const std::shared_ptr<Event> event = Live<Event>().Remove(handle);
   if (event == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
   event->Leave();

@@ -17,6 +17,7 @@
 
 #include "npubank/lazy_tensor/base/mutex.h"
 #include "npubank/runtime/software_npu/context.h"
+#include "npubank/runtime/software_npu/controls/statistics.h"
 #include "npubank/runtime/software_npu/queues/deadline.h"
 
 namespace npubank::software_npu {
@@ -24,9 +25,13 @@ namespace npubank::software_npu {
 class EventPool {
  public:
   using Handle = ze_event_pool_handle_t;
+  static constexpr HandleKind kHandleKind = HandleKind::kEventPool;
+  static constexpr bool kUsableAfterFork = false;
 
   EventPool(std::shared_ptr<Context> context, uint32_t count)
-      : context_(std::move(context)), taken_(count, false) {}
+      : counted_(Counted::Kind::kDriver, count * kEventBytes, context),
+        context_(std::move(context)),
+        taken_(count, false) {}
   virtual ~EventPool() = default;
 
   ChildOf<Context>& context() { return context_; }
@@ -37,6 +42,10 @@ class EventPool {
   std::atomic<uint64_t> children{0};
 
  private:
+  // How large a real driver's are is not known; that they are counted is.
+  static constexpr uint64_t kEventBytes = 64;
+
+  Counted counted_;
   ChildOf<Context> context_;
   Mutex mutex_;
   std::vector<bool> taken_ ABSL_GUARDED_BY(mutex_);
@@ -45,6 +54,8 @@ class EventPool {
 class Event {
  public:
   using Handle = ze_event_handle_t;
+  static constexpr HandleKind kHandleKind = HandleKind::kEvent;
+  static constexpr bool kUsableAfterFork = false;
 
   // The pool's index must have been taken for it.
   Event(std::shared_ptr<EventPool> pool, uint32_t index) : pool_(std::move(pool)), index_(index) {}
@@ -52,6 +63,8 @@ class Event {
 
   // The handle is destroyed: the index is free again.
   void Leave();
+  // The same in a child of fork, where the pool's lock may be held forever.
+  void LeaveInherited() { pool_.Leave(); }
 
   void Signal();
   void Reset();

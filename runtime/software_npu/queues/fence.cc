@@ -15,11 +15,12 @@ void Fence::Submitted() {
   ++in_flight_;
 }
 
-void Fence::Completed(ze_result_t result) {
+void Fence::Completed(ze_result_t result, std::shared_ptr<const Failure> failure) {
   MutexLock lock(mutex_);
   --in_flight_;
   signaled_ = true;
   if (result_ == ZE_RESULT_SUCCESS) result_ = result;
+  if (failure != nullptr) failure_ = std::move(failure);
   changed_.NotifyAll();
 }
 
@@ -27,6 +28,7 @@ void Fence::Reset() {
   MutexLock lock(mutex_);
   signaled_ = false;
   result_ = ZE_RESULT_SUCCESS;
+  failure_.reset();
 }
 
 bool Fence::in_flight() const {
@@ -58,6 +60,10 @@ ze_result_t FenceCreate(ze_command_queue_handle_t handle, const ze_fence_desc_t*
 }
 
 ze_result_t FenceDestroy(ze_fence_handle_t handle) {
+  if (Fence* const inherited = Live<Fence>().Disown(handle)) {
+    inherited->queue().Leave();
+    return ZE_RESULT_SUCCESS;
+  }
   const std::shared_ptr<Fence> fence = Live<Fence>().Find(handle);
   if (fence == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
   if (fence->in_flight()) return ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE;

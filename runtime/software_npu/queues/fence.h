@@ -19,10 +19,13 @@
 namespace npubank::software_npu {
 
 class Queue;
+struct Failure;
 
 class Fence {
  public:
   using Handle = ze_fence_handle_t;
+  static constexpr HandleKind kHandleKind = HandleKind::kFence;
+  static constexpr bool kUsableAfterFork = false;
 
   Fence(std::shared_ptr<Queue> queue, bool signaled);
   virtual ~Fence();
@@ -30,7 +33,8 @@ class Fence {
   ChildOf<Queue>& queue() { return queue_; }
 
   void Submitted();
-  void Completed(ze_result_t result);
+  // `failure` is null after a submission that succeeded; it is held until a reset.
+  void Completed(ze_result_t result, std::shared_ptr<const Failure> failure);
   void Reset();
   bool in_flight() const;
 
@@ -44,6 +48,7 @@ class Fence {
   uint64_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   bool signaled_ ABSL_GUARDED_BY(mutex_);
   ze_result_t result_ ABSL_GUARDED_BY(mutex_) = ZE_RESULT_SUCCESS;
+  std::shared_ptr<const Failure> failure_ ABSL_GUARDED_BY(mutex_);
 };
 
 ze_result_t FenceCreate(ze_command_queue_handle_t handle, const ze_fence_desc_t* desc,

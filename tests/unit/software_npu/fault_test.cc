@@ -7,7 +7,7 @@
 
 #include <cstdlib>
 
-#include "npubank/tests/unit/software_npu/driver_fixture.h"
+#include "npubank/tests/conformance/driver_fixture.h"
 
 namespace npubank {
 namespace {
@@ -128,7 +128,7 @@ TEST_F(FaultTest, AloneDeviceLostAtTheSecondSubmission) {
   EXPECT_EQ(Copy(memory, memory + 32, 32), ZE_RESULT_ERROR_DEVICE_LOST);
   EXPECT_EQ(zeDeviceGetStatus(device_), ZE_RESULT_ERROR_DEVICE_LOST);
   EXPECT_EQ(zeContextGetStatus(context_), ZE_RESULT_ERROR_DEVICE_LOST);
-  EXPECT_EQ(zeCommandQueueSynchronize(queue_, kForEver), ZE_RESULT_ERROR_DEVICE_LOST);
+  EXPECT_EQ(zeCommandQueueSynchronize(queue_, kForever), ZE_RESULT_ERROR_DEVICE_LOST);
   Free(memory);
 }
 

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "npubank/tests/unit/software_npu/driver_fixture.h"
+#include "npubank/tests/conformance/driver_fixture.h"
 
 namespace npubank {
 namespace {
@@ -141,6 +141,28 @@ TEST_F(VirtualMemoryTest, ReadOnlyMappingsAreNotWritten) {
   ASSERT_EQ(Unmap(addresses, 1), ZE_RESULT_SUCCESS);
   Destroy(memory);
   FreeAddresses(addresses, 1);
+}
+
+TEST_F(VirtualMemoryTest, AFreshReservationHasNoAccess) {
+  uint8_t* const addresses = Reserve(4);
+  const auto look = [&](size_t tile, size_t tiles, size_t equal_tiles) {
+    ze_memory_access_attribute_t access = ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE;
+    size_t equal = 0;
+    EXPECT_EQ(zeVirtualMemGetAccessAttribute(context_, addresses + tile * kTile, tiles * kTile,
+                                             &access, &equal),
+              ZE_RESULT_SUCCESS);
+    EXPECT_EQ(equal, equal_tiles * kTile) << tile << " " << tiles;
+    return access;
+  };
+  EXPECT_EQ(look(0, 4, 4), ZE_MEMORY_ACCESS_ATTRIBUTE_NONE);
+  const ze_physical_mem_handle_t memory = Tiles(1);
+  ASSERT_EQ(Map(addresses + kTile, 1, memory), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(look(0, 4, 1), ZE_MEMORY_ACCESS_ATTRIBUTE_NONE);
+  EXPECT_EQ(look(1, 3, 1), ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE);
+  EXPECT_EQ(look(2, 1, 1), ZE_MEMORY_ACCESS_ATTRIBUTE_NONE);
+  ASSERT_EQ(Unmap(addresses + kTile, 1), ZE_RESULT_SUCCESS);
+  Destroy(memory);
+  FreeAddresses(addresses, 4);
 }
 
 TEST_F(VirtualMemoryTest, WhatDoesNotFitIsRefused) {

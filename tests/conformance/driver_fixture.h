@@ -1,12 +1,14 @@
-// DriverTest: the software NPU found through the real loader, with short ways to make things.
+// DriverTest: an NPU found through the real loader, whosever driver it is, with short ways to make
+// things.
 //
 //   class MemoryTest : public DriverTest {};
 //   TEST_F(MemoryTest, ...) { uint8_t* bytes = Device(100); ... Free(bytes); }
+//   TEST_F(MemoryTest, ...) { NPUBANK_NEEDS_SOFTWARE_NPU(); ... Statistics() ... SetSwitches() ... }
 //
-// Every test must give back what it made: TearDown compares the driver's own counts. Handles from
-// New... are destroyed by TearDown; memory is the test's.
-#ifndef NPUBANK_TESTS_UNIT_SOFTWARE_NPU_DRIVER_FIXTURE_H_
-#define NPUBANK_TESTS_UNIT_SOFTWARE_NPU_DRIVER_FIXTURE_H_
+// Every test must give back what it made: on the software NPU, TearDown compares the driver's own
+// counts. Handles from New... are destroyed by TearDown; memory is the test's.
+#ifndef NPUBANK_TESTS_CONFORMANCE_DRIVER_FIXTURE_H_
+#define NPUBANK_TESTS_CONFORMANCE_DRIVER_FIXTURE_H_
 
 #include <gtest/gtest.h>
 #include <level_zero/ze_api.h>
@@ -21,15 +23,23 @@
 
 namespace npubank {
 
-inline constexpr uint64_t kForEver = UINT64_MAX;
+// Of a driver that is not the software NPU, what this test asks cannot be known.
+#define NPUBANK_NEEDS_SOFTWARE_NPU() \
+  if (!IsSoftwareNpu()) GTEST_SKIP() << "asks the software NPU's own counts or switches"
+
+inline constexpr uint64_t kForever = UINT64_MAX;
 
 class DriverTest : public ::testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
 
+  static bool IsSoftwareNpu();
   static level_zero::SoftwareNpuStatistics Statistics();
   static const level_zero::SoftwareNpuExtension& Software();
+  bool HasExtension(const std::string& name) const;
+  // What the context query says is allocated.
+  uint64_t Allocated() const;
   // Sets switches of the software NPU until the end of the test.
   void SetSwitches(const std::map<std::string, std::string>& variables);
 
@@ -42,7 +52,14 @@ class DriverTest : public ::testing::Test {
   void Free(void* pointer) { EXPECT_EQ(zeMemFree(context_, pointer), ZE_RESULT_SUCCESS); }
 
   ze_command_list_handle_t NewList();
+  // A closed list that waits for `event`, so that it stays in flight until the event is signaled.
+  ze_command_list_handle_t NewWaitingList(ze_event_handle_t event);
+  // An empty list, closed.
+  ze_command_list_handle_t NewClosedList();
+  // The test destroyed it, or will.
+  void Forget(ze_command_list_handle_t list);
   ze_fence_handle_t NewFence();
+  void Forget(ze_fence_handle_t fence);
   // Events of one pool, made with it.
   std::vector<ze_event_handle_t> NewEvents(uint32_t count);
 
@@ -69,4 +86,4 @@ class DriverTest : public ::testing::Test {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_TESTS_UNIT_SOFTWARE_NPU_DRIVER_FIXTURE_H_
+#endif  // NPUBANK_TESTS_CONFORMANCE_DRIVER_FIXTURE_H_

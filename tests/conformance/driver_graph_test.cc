@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "npubank/compiler_stub/blob/function_blob.h"
-#include "npubank/tests/unit/software_npu/driver_fixture.h"
+#include "npubank/tests/conformance/driver_fixture.h"
 
 namespace npubank {
 namespace {
@@ -87,6 +87,10 @@ std::string EmbedBlob() {
 
 class GraphTest : public DriverTest {
  protected:
+  void SetUp() override {
+    DriverTest::SetUp();
+    if (!IsSoftwareNpu()) GTEST_SKIP() << "another driver runs another compiler's functions";
+  }
   void TearDown() override {
     for (GraphHandle graph : made_) EXPECT_EQ(graphs_->pfnDestroy(graph), ZE_RESULT_SUCCESS);
     for (uint8_t* memory : memory_) Free(memory);
@@ -209,17 +213,57 @@ TEST_F(GraphTest, OneListRunsOneGraphWithManyClosures) {
 
 TEST_F(GraphTest, ArgumentsLieInLevelZeroMemoryWithEnoughRoom) {
   const GraphHandle graph = NewGraph(MatMulBlob());
-  std::vector<float> plain(12);
+  std::vector<float> plain(64);
   EXPECT_EQ(graphs_->pfnSetArgumentValue(graph, 0, plain.data()), ZE_RESULT_ERROR_INVALID_ARGUMENT);
-  uint8_t* const page = Device(4096);
-  EXPECT_EQ(graphs_->pfnSetArgumentValue(graph, 0, page + 4096 - 32), ZE_RESULT_SUCCESS);
-  EXPECT_EQ(graphs_->pfnSetArgumentValue(graph, 0, page + 4096 - 28),
-            ZE_RESULT_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(graphs_->pfnSetArgumentValue(graph, 0, page + 2), ZE_RESULT_ERROR_INVALID_ARGUMENT)
-      << "not aligned to its elements";
+  uint8_t* const page = Device(128 + 32);  // an argument's 32 bytes fit at 128 and not beyond
+  EXPECT_EQ(graphs_->pfnSetArgumentValue(graph, 0, page + 128), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(graphs_->pfnSetArgumentValue(graph, 0, page + 192), ZE_RESULT_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(graphs_->pfnSetArgumentValue(graph, 3, page), ZE_RESULT_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(graphs_->pfnSetArgumentValue(graph, 0, nullptr), ZE_RESULT_ERROR_INVALID_NULL_POINTER);
   Free(page);
+  uint8_t* const tight = Device(128 + 31);
+  EXPECT_EQ(graphs_->pfnSetArgumentValue(graph, 0, tight + 128), ZE_RESULT_ERROR_INVALID_ARGUMENT)
+      << "its page goes on, it does not";
+  Free(tight);
+}
+
+TEST_F(GraphTest, ArgumentsThatAreNotAlignedAsSwitchedAreRefused) {
+  const GraphHandle graph = NewGraph(MatMulBlob());
+  uint8_t* const memory = Device(3 * 4096);
+  for (const auto& [name, alignment] : std::vector<std::pair<std::string, size_t>>{
+           {"", 64}, {"1", 1}, {"16", 16}, {"64", 64}, {"4096", 4096}}) {
+    if (!name.empty()) SetSwitches({{"NPUBANK_NPU_ARGUMENT_ALIGNMENT", name}});
+    for (const size_t offset : {2, 4, 8, 16, 32, 64, 128, 2048, 4096}) {
+      const bool fits = offset % alignment == 0 && offset % sizeof(float) == 0;
+      EXPECT_EQ(graphs_->pfnSetArgumentValue(graph, 0, memory + offset),
+                fits ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_INVALID_ARGUMENT)
+          << name << " " << offset;
+    }
+  }
+  SetSwitches({{"NPUBANK_NPU_ARGUMENT_ALIGNMENT", "32"}});
+  EXPECT_EQ(graphs_->pfnSetArgumentValue(graph, 0, memory + 32), ZE_RESULT_ERROR_INVALID_ARGUMENT)
+      << "not one of the values: 64 stays";
+  Free(memory);
+}
+
+TEST_F(GraphTest, LaterEntriesTellTheSameOfArguments) {
+  const GraphHandle graph = NewGraph(MatMulBlob());
+  using Get = ze_result_t(ZE_APICALL*)(GraphHandle, uint32_t, void*);
+  GraphArgumentProperties first;
+  ASSERT_EQ(graphs_->pfnGetArgumentProperties(graph, 1, &first), ZE_RESULT_SUCCESS);
+  // The later structures begin as the first does and are longer: here, than any of them.
+  for (void* entry : {graphs_->pfnGetArgumentProperties2, graphs_->pfnGetArgumentProperties3}) {
+    std::vector<uint64_t> room(4096);
+    ASSERT_EQ(reinterpret_cast<Get>(entry)(graph, 1, room.data()), ZE_RESULT_SUCCESS);
+    auto* const later = reinterpret_cast<GraphArgumentProperties*>(room.data());
+    EXPECT_EQ(std::string(later->name), "weight");
+    EXPECT_EQ(later->dims[0], first.dims[0]);
+    EXPECT_EQ(later->devicePrecision, first.devicePrecision);
+    EXPECT_EQ(reinterpret_cast<Get>(entry)(graph, 3, room.data()),
+              ZE_RESULT_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(reinterpret_cast<Get>(entry)(nullptr, 0, room.data()),
+              ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+  }
 }
 
 TEST_F(GraphTest, AGraphWithUnboundOrFreedArgumentsIsNotAppended) {
@@ -293,7 +337,7 @@ TEST_F(GraphTest, EventsOrderGraphsLikeOtherCommands) {
   ASSERT_EQ(Submit(list, nullptr), ZE_RESULT_SUCCESS);
   EXPECT_EQ(zeEventQueryStatus(events[1]), ZE_RESULT_NOT_READY);
   ASSERT_EQ(zeEventHostSignal(events[0]), ZE_RESULT_SUCCESS);
-  EXPECT_EQ(zeEventHostSynchronize(events[1], kForEver), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(zeEventHostSynchronize(events[1], kForever), ZE_RESULT_SUCCESS);
   EXPECT_EQ(out[1], 3);
 }
 

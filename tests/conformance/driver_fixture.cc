@@ -1,5 +1,6 @@
-#include "npubank/tests/unit/software_npu/driver_fixture.h"
+#include "npubank/tests/conformance/driver_fixture.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace npubank {
@@ -7,28 +8,51 @@ namespace {
 
 using level_zero::SoftwareNpuStatistics;
 
-ze_driver_handle_t FindDriver() {
-  uint32_t count = 1;
+struct Npu {
   ze_driver_handle_t driver = nullptr;
-  if (zeInit(0) != ZE_RESULT_SUCCESS) return nullptr;
-  return zeDriverGet(&count, &driver) == ZE_RESULT_SUCCESS ? driver : nullptr;
+  ze_device_handle_t device = nullptr;
+};
+
+// The order of drivers is not fixed, and others than the NPU's may be there.
+Npu FindNpu() {
+  if (zeInit(0) != ZE_RESULT_SUCCESS) return {};
+  uint32_t count = 0;
+  if (zeDriverGet(&count, nullptr) != ZE_RESULT_SUCCESS) return {};
+  std::vector<ze_driver_handle_t> drivers(count);
+  if (zeDriverGet(&count, drivers.data()) != ZE_RESULT_SUCCESS) return {};
+  for (ze_driver_handle_t driver : drivers) {
+    uint32_t devices = 1;
+    ze_device_handle_t device = nullptr;
+    ze_device_properties_t properties = {};
+    properties.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES;
+    if (zeDeviceGet(driver, &devices, &device) == ZE_RESULT_SUCCESS &&
+        zeDeviceGetProperties(device, &properties) == ZE_RESULT_SUCCESS &&
+        properties.type == ZE_DEVICE_TYPE_VPU) {
+      return {driver, device};
+    }
+  }
+  return {};
 }
 
 void* FindExtension(const char* name) {
   void* table = nullptr;
-  const ze_driver_handle_t driver = FindDriver();
-  if (driver == nullptr) return nullptr;
-  return zeDriverGetExtensionFunctionAddress(driver, name, &table) == ZE_RESULT_SUCCESS ? table
-                                                                                        : nullptr;
+  const Npu npu = FindNpu();
+  if (npu.driver == nullptr) return nullptr;
+  const ze_result_t result = zeDriverGetExtensionFunctionAddress(npu.driver, name, &table);
+  return result == ZE_RESULT_SUCCESS ? table : nullptr;
+}
+
+const level_zero::SoftwareNpuExtension* FindSoftware() {
+  static const auto* const table = static_cast<const level_zero::SoftwareNpuExtension*>(
+      FindExtension(level_zero::kSoftwareNpuExtensionName));
+  return table;
 }
 
 }  // namespace
 
-const level_zero::SoftwareNpuExtension& DriverTest::Software() {
-  static const auto* const kTable = static_cast<const level_zero::SoftwareNpuExtension*>(
-      FindExtension(level_zero::kSoftwareNpuExtensionName));
-  return *kTable;
-}
+bool DriverTest::IsSoftwareNpu() { return FindSoftware() != nullptr; }
+
+const level_zero::SoftwareNpuExtension& DriverTest::Software() { return *FindSoftware(); }
 
 SoftwareNpuStatistics DriverTest::Statistics() {
   SoftwareNpuStatistics statistics;
@@ -36,14 +60,31 @@ SoftwareNpuStatistics DriverTest::Statistics() {
   return statistics;
 }
 
+bool DriverTest::HasExtension(const std::string& name) const {
+  uint32_t count = 0;
+  EXPECT_EQ(zeDriverGetExtensionProperties(driver_, &count, nullptr), ZE_RESULT_SUCCESS);
+  std::vector<ze_driver_extension_properties_t> extensions(count);
+  EXPECT_EQ(zeDriverGetExtensionProperties(driver_, &count, extensions.data()), ZE_RESULT_SUCCESS);
+  for (const auto& extension : extensions)
+    if (name == extension.name) return true;
+  return false;
+}
+
+uint64_t DriverTest::Allocated() const {
+  level_zero::GraphMemoryQuery query;
+  EXPECT_EQ(graphs_->pfnQueryContextMemory(context_, level_zero::kMemoryTypeDdr, &query),
+            ZE_RESULT_SUCCESS);
+  return query.allocated;
+}
+
 void DriverTest::SetUp() {
-  driver_ = FindDriver();
-  ASSERT_NE(driver_, nullptr) << "set ZE_ENABLE_ALT_DRIVERS to libze_software_npu.so";
+  const Npu npu = FindNpu();
+  driver_ = npu.driver;
+  device_ = npu.device;
+  ASSERT_NE(driver_, nullptr) << "no NPU: --driver names a Level Zero driver";
   graphs_ = static_cast<const level_zero::GraphExtension*>(
       FindExtension(level_zero::kGraphExtensionName));
   ASSERT_NE(graphs_, nullptr);
-  uint32_t count = 1;
-  ASSERT_EQ(zeDeviceGet(driver_, &count, &device_), ZE_RESULT_SUCCESS);
   const ze_context_desc_t context_desc = {ZE_STRUCTURE_TYPE_CONTEXT_DESC, nullptr, 0};
   ASSERT_EQ(zeContextCreate(driver_, &context_desc, &context_), ZE_RESULT_SUCCESS);
   ze_command_queue_desc_t queue_desc = {};
@@ -53,14 +94,15 @@ void DriverTest::SetUp() {
 
 void DriverTest::TearDown() {
   if (queue_ == nullptr) return;
-  Software().pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
-  zeCommandQueueSynchronize(queue_, kForEver);
+  if (IsSoftwareNpu()) Software().pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
+  zeCommandQueueSynchronize(queue_, kForever);
   for (auto fence : fences_) EXPECT_EQ(zeFenceDestroy(fence), ZE_RESULT_SUCCESS);
   for (auto list : lists_) EXPECT_EQ(zeCommandListDestroy(list), ZE_RESULT_SUCCESS);
   for (auto event : events_) EXPECT_EQ(zeEventDestroy(event), ZE_RESULT_SUCCESS);
   for (auto pool : pools_) EXPECT_EQ(zeEventPoolDestroy(pool), ZE_RESULT_SUCCESS);
   EXPECT_EQ(zeCommandQueueDestroy(queue_), ZE_RESULT_SUCCESS);
   EXPECT_EQ(zeContextDestroy(context_), ZE_RESULT_SUCCESS);
+  if (!IsSoftwareNpu()) return;
   for (const std::string& name : switches_) unsetenv(name.c_str());
   Software().pfnReloadSwitches();
   const SoftwareNpuStatistics left = Statistics();
@@ -111,6 +153,27 @@ ze_command_list_handle_t DriverTest::NewList() {
   return list;
 }
 
+ze_command_list_handle_t DriverTest::NewWaitingList(ze_event_handle_t event) {
+  const ze_command_list_handle_t list = NewList();
+  EXPECT_EQ(zeCommandListAppendWaitOnEvents(list, 1, &event), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(zeCommandListClose(list), ZE_RESULT_SUCCESS);
+  return list;
+}
+
+ze_command_list_handle_t DriverTest::NewClosedList() {
+  const ze_command_list_handle_t list = NewList();
+  EXPECT_EQ(zeCommandListClose(list), ZE_RESULT_SUCCESS);
+  return list;
+}
+
+void DriverTest::Forget(ze_command_list_handle_t list) {
+  lists_.erase(std::find(lists_.begin(), lists_.end(), list));
+}
+
+void DriverTest::Forget(ze_fence_handle_t fence) {
+  fences_.erase(std::find(fences_.begin(), fences_.end(), fence));
+}
+
 ze_fence_handle_t DriverTest::NewFence() {
   const ze_fence_desc_t desc = {ZE_STRUCTURE_TYPE_FENCE_DESC, nullptr, 0};
   ze_fence_handle_t fence = nullptr;
@@ -139,7 +202,7 @@ ze_result_t DriverTest::Execute(ze_command_list_handle_t list) {
   const ze_fence_handle_t fence = NewFence();
   const ze_result_t submitted = Submit(list, fence);
   if (submitted != ZE_RESULT_SUCCESS) return submitted;
-  return zeFenceHostSynchronize(fence, kForEver);
+  return zeFenceHostSynchronize(fence, kForever);
 }
 
 ze_result_t DriverTest::Copy(void* to, const void* from, size_t bytes) {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "npubank/tests/unit/software_npu/driver_fixture.h"
+#include "npubank/tests/conformance/driver_fixture.h"
 
 namespace npubank {
 namespace {
@@ -194,6 +194,48 @@ TEST_F(MisuseTest, GraphsThatAreNot) {
   ExpectInvalidHandle(wild, [&](auto g) {
     return graphs_->pfnAppendGraphExecute(NewList(), g, nullptr, nullptr, 0, nullptr);
   });
+}
+
+TEST_F(MisuseTest, AStaleHandleNeverReachesWhatTookItsPlace) {
+  const ze_fence_desc_t fence_desc = {ZE_STRUCTURE_TYPE_FENCE_DESC, nullptr, 0};
+  const ze_command_list_desc_t list_desc = {ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC, nullptr, 0, 0};
+  const ze_context_desc_t context_desc = {ZE_STRUCTURE_TYPE_CONTEXT_DESC, nullptr, 0};
+  for (int i = 0; i < 1000; ++i) {
+    ze_fence_handle_t stale_fence = nullptr;
+    ASSERT_EQ(zeFenceCreate(queue_, &fence_desc, &stale_fence), ZE_RESULT_SUCCESS);
+    ASSERT_EQ(zeFenceDestroy(stale_fence), ZE_RESULT_SUCCESS);
+    ze_command_list_handle_t stale_list = nullptr;
+    ASSERT_EQ(zeCommandListCreate(context_, device_, &list_desc, &stale_list), ZE_RESULT_SUCCESS);
+    ASSERT_EQ(zeCommandListDestroy(stale_list), ZE_RESULT_SUCCESS);
+    const ze_context_handle_t stale_context = DestroyedContext();
+
+    ze_fence_handle_t fence = nullptr;
+    ASSERT_EQ(zeFenceCreate(queue_, &fence_desc, &fence), ZE_RESULT_SUCCESS);
+    ze_command_list_handle_t list = nullptr;
+    ASSERT_EQ(zeCommandListCreate(context_, device_, &list_desc, &list), ZE_RESULT_SUCCESS);
+    ze_context_handle_t context = nullptr;
+    ASSERT_EQ(zeContextCreate(driver_, &context_desc, &context), ZE_RESULT_SUCCESS);
+
+    ASSERT_EQ(zeFenceDestroy(stale_fence), ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+    ASSERT_EQ(zeCommandListDestroy(stale_list), ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+    ASSERT_EQ(zeContextDestroy(stale_context), ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+    ASSERT_EQ(zeFenceDestroy(fence), ZE_RESULT_SUCCESS);
+    ASSERT_EQ(zeCommandListDestroy(list), ZE_RESULT_SUCCESS);
+    ASSERT_EQ(zeContextDestroy(context), ZE_RESULT_SUCCESS);
+  }
+}
+
+TEST_F(MisuseTest, AHandleOfOneKindIsNoneOfAnother) {
+  const auto fence = reinterpret_cast<uint64_t>(NewFence());
+  EXPECT_EQ(zeCommandListClose(reinterpret_cast<ze_command_list_handle_t>(fence)),
+            ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+  EXPECT_EQ(zeEventHostSignal(reinterpret_cast<ze_event_handle_t>(fence)),
+            ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+  EXPECT_EQ(zeContextDestroy(reinterpret_cast<ze_context_handle_t>(fence)),
+            ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+  const auto list = reinterpret_cast<uint64_t>(NewList());
+  EXPECT_EQ(zeFenceReset(reinterpret_cast<ze_fence_handle_t>(list)),
+            ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
 }
 
 }  // namespace

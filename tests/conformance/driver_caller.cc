@@ -1,0 +1,400 @@
+#include "npubank/tests/conformance/driver_caller.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <level_zero/ze_ddi.h>
+#include <level_zero/zes_ddi.h>
+#include <level_zero/zet_ddi.h>
+
+#include <algorithm>
+
+namespace npubank {
+namespace {
+
+constexpr uint64_t kWild = 0x1234560;
+constexpr size_t kTile = 65536;
+constexpr size_t kRoomWords = 2048;
+
+using Slot = ze_result_t (*)();
+
+void* Library() {
+  static void* const library = dlopen(std::getenv("ZE_ENABLE_ALT_DRIVERS"), RTLD_NOW | RTLD_LOCAL);
+  return library;
+}
+
+template <class Table>
+Table GetTable(const char* name) {
+  Table table = {};
+  const auto get =
+      reinterpret_cast<ze_result_t (*)(ze_api_version_t, Table*)>(dlsym(Library(), name));
+  EXPECT_NE(get, nullptr) << name;
+  if (get != nullptr) {
+    EXPECT_EQ(get(ZE_API_VERSION_CURRENT, &table), ZE_RESULT_SUCCESS) << name;
+  }
+  return table;
+}
+
+template <class... Arguments>
+void AddEntry(std::vector<DriverEntry>& entries, const char* name,
+              ze_result_t (*function)(Arguments...)) {
+  ASSERT_NE(function, nullptr) << name;
+  entries.push_back({name, [function](DriverCaller& caller) { caller.Call(function); }});
+}
+
+// Tables of which the driver has nothing: entries that look at no argument.
+template <class Table>
+void AddUnsupported(std::vector<DriverEntry>& entries, const char* name) {
+  const auto table = GetTable<Table>(name);
+  const auto* const slots = reinterpret_cast<const Slot*>(&table);
+  for (size_t i = 0; i < sizeof(table) / sizeof(Slot); ++i) {
+    const Slot slot = slots[i];
+    ASSERT_NE(slot, nullptr) << name << " " << i;
+    EXPECT_EQ(slot(), ZE_RESULT_ERROR_UNSUPPORTED_FEATURE) << name << " " << i;
+    entries.push_back({name, [slot](DriverCaller&) { slot(); }});
+  }
+}
+
+decltype(ze_command_list_dditable_t::pfnAppendMemoryFill) append_fill = nullptr;
+decltype(ze_command_list_dditable_t::pfnAppendMemoryCopy) append_copy = nullptr;
+
+// Nothing, or far too much.
+uint64_t SizeOf(uint8_t choice) {
+  constexpr uint64_t kSizes[] = {0, SIZE_MAX, SIZE_MAX - 4095, uint64_t{1} << 40};
+  return kSizes[choice % 4];
+}
+
+ze_result_t Copy(ze_command_list_handle_t list, void* to, const void* from, uint8_t size,
+                 ze_event_handle_t signal, uint32_t waits, ze_event_handle_t* events) {
+  return append_copy(list, to, from, SizeOf(size), signal, waits, events);
+}
+
+// The pattern is read at once, so it may not be an address that another thread frees.
+ze_result_t Fill(ze_command_list_handle_t list, void* to, const uint64_t* pattern, uint8_t width,
+                 uint8_t size, ze_event_handle_t signal, uint32_t waits,
+                 ze_event_handle_t* events) {
+  return append_fill(list, to, pattern, width, SizeOf(size), signal, waits, events);
+}
+
+void AddDevices(std::vector<DriverEntry>& entries) {
+  const auto global = GetTable<ze_global_dditable_t>("zeGetGlobalProcAddrTable");
+  AddEntry(entries, "zeInit", global.pfnInit);
+  const auto driver = GetTable<ze_driver_dditable_t>("zeGetDriverProcAddrTable");
+  AddEntry(entries, "zeDriverGet", driver.pfnGet);
+  AddEntry(entries, "zeDriverGetApiVersion", driver.pfnGetApiVersion);
+  AddEntry(entries, "zeDriverGetProperties", driver.pfnGetProperties);
+  AddEntry(entries, "zeDriverGetIpcProperties", driver.pfnGetIpcProperties);
+  AddEntry(entries, "zeDriverGetExtensionProperties", driver.pfnGetExtensionProperties);
+  AddEntry(entries, "zeDriverGetExtensionFunctionAddress", driver.pfnGetExtensionFunctionAddress);
+  const auto device = GetTable<ze_device_dditable_t>("zeGetDeviceProcAddrTable");
+  AddEntry(entries, "zeDeviceGet", device.pfnGet);
+  AddEntry(entries, "zeDeviceGetSubDevices", device.pfnGetSubDevices);
+  AddEntry(entries, "zeDeviceGetProperties", device.pfnGetProperties);
+  AddEntry(entries, "zeDeviceGetComputeProperties", device.pfnGetComputeProperties);
+  AddEntry(entries, "zeDeviceGetModuleProperties", device.pfnGetModuleProperties);
+  AddEntry(entries, "zeDeviceGetCommandQueueGroupProperties",
+           device.pfnGetCommandQueueGroupProperties);
+  AddEntry(entries, "zeDeviceGetMemoryProperties", device.pfnGetMemoryProperties);
+  AddEntry(entries, "zeDeviceGetMemoryAccessProperties", device.pfnGetMemoryAccessProperties);
+  AddEntry(entries, "zeDeviceGetCacheProperties", device.pfnGetCacheProperties);
+  AddEntry(entries, "zeDeviceGetImageProperties", device.pfnGetImageProperties);
+  AddEntry(entries, "zeDeviceGetExternalMemoryProperties", device.pfnGetExternalMemoryProperties);
+  AddEntry(entries, "zeDeviceGetP2PProperties", device.pfnGetP2PProperties);
+  AddEntry(entries, "zeDeviceCanAccessPeer", device.pfnCanAccessPeer);
+  AddEntry(entries, "zeDeviceGetStatus", device.pfnGetStatus);
+  AddEntry(entries, "zeDeviceGetGlobalTimestamps", device.pfnGetGlobalTimestamps);
+}
+
+void AddQueues(std::vector<DriverEntry>& entries) {
+  const auto context = GetTable<ze_context_dditable_t>("zeGetContextProcAddrTable");
+  AddEntry(entries, "zeContextCreate", context.pfnCreate);
+  entries.push_back({"zeContextDestroy", [destroy = context.pfnDestroy](DriverCaller& caller) {
+                       caller.DestroyContext(destroy);
+                     }});
+  AddEntry(entries, "zeContextGetStatus", context.pfnGetStatus);
+  AddEntry(entries, "zeContextSystemBarrier", context.pfnSystemBarrier);
+  AddEntry(entries, "zeContextMakeMemoryResident", context.pfnMakeMemoryResident);
+  AddEntry(entries, "zeContextEvictMemory", context.pfnEvictMemory);
+  const auto queue = GetTable<ze_command_queue_dditable_t>("zeGetCommandQueueProcAddrTable");
+  AddEntry(entries, "zeCommandQueueCreate", queue.pfnCreate);
+  AddEntry(entries, "zeCommandQueueDestroy", queue.pfnDestroy);
+  AddEntry(entries, "zeCommandQueueExecuteCommandLists", queue.pfnExecuteCommandLists);
+  AddEntry(entries, "zeCommandQueueSynchronize", queue.pfnSynchronize);
+  const auto fence = GetTable<ze_fence_dditable_t>("zeGetFenceProcAddrTable");
+  AddEntry(entries, "zeFenceCreate", fence.pfnCreate);
+  AddEntry(entries, "zeFenceDestroy", fence.pfnDestroy);
+  AddEntry(entries, "zeFenceHostSynchronize", fence.pfnHostSynchronize);
+  AddEntry(entries, "zeFenceQueryStatus", fence.pfnQueryStatus);
+  AddEntry(entries, "zeFenceReset", fence.pfnReset);
+  const auto pool = GetTable<ze_event_pool_dditable_t>("zeGetEventPoolProcAddrTable");
+  AddEntry(entries, "zeEventPoolCreate", pool.pfnCreate);
+  AddEntry(entries, "zeEventPoolDestroy", pool.pfnDestroy);
+  AddEntry(entries, "zeEventPoolGetIpcHandle", pool.pfnGetIpcHandle);
+  AddEntry(entries, "zeEventPoolCloseIpcHandle", pool.pfnCloseIpcHandle);
+  const auto event = GetTable<ze_event_dditable_t>("zeGetEventProcAddrTable");
+  AddEntry(entries, "zeEventCreate", event.pfnCreate);
+  AddEntry(entries, "zeEventDestroy", event.pfnDestroy);
+  AddEntry(entries, "zeEventHostSignal", event.pfnHostSignal);
+  AddEntry(entries, "zeEventHostSynchronize", event.pfnHostSynchronize);
+  AddEntry(entries, "zeEventQueryStatus", event.pfnQueryStatus);
+  AddEntry(entries, "zeEventHostReset", event.pfnHostReset);
+  AddEntry(entries, "zeEventQueryKernelTimestamp", event.pfnQueryKernelTimestamp);
+}
+
+void AddLists(std::vector<DriverEntry>& entries) {
+  const auto list = GetTable<ze_command_list_dditable_t>("zeGetCommandListProcAddrTable");
+  AddEntry(entries, "zeCommandListCreate", list.pfnCreate);
+  AddEntry(entries, "zeCommandListCreateImmediate", list.pfnCreateImmediate);
+  AddEntry(entries, "zeCommandListDestroy", list.pfnDestroy);
+  AddEntry(entries, "zeCommandListClose", list.pfnClose);
+  AddEntry(entries, "zeCommandListReset", list.pfnReset);
+  AddEntry(entries, "zeCommandListAppendWriteGlobalTimestamp", list.pfnAppendWriteGlobalTimestamp);
+  AddEntry(entries, "zeCommandListAppendBarrier", list.pfnAppendBarrier);
+  append_copy = list.pfnAppendMemoryCopy;
+  AddEntry(entries, "zeCommandListAppendMemoryCopy", &Copy);
+  AddEntry(entries, "zeCommandListAppendMemoryCopyRegion", list.pfnAppendMemoryCopyRegion);
+  append_fill = list.pfnAppendMemoryFill;
+  AddEntry(entries, "zeCommandListAppendMemoryFill", &Fill);
+  AddEntry(entries, "zeCommandListAppendMemoryPrefetch", list.pfnAppendMemoryPrefetch);
+  AddEntry(entries, "zeCommandListAppendMemAdvise", list.pfnAppendMemAdvise);
+  AddEntry(entries, "zeCommandListAppendSignalEvent", list.pfnAppendSignalEvent);
+  AddEntry(entries, "zeCommandListAppendWaitOnEvents", list.pfnAppendWaitOnEvents);
+  AddEntry(entries, "zeCommandListAppendEventReset", list.pfnAppendEventReset);
+  AddEntry(entries, "zeCommandListAppendMemoryRangesBarrier", list.pfnAppendMemoryRangesBarrier);
+  AddEntry(entries, "zeCommandListAppendMemoryCopyFromContext",
+           list.pfnAppendMemoryCopyFromContext);
+}
+
+void AddMemory(std::vector<DriverEntry>& entries) {
+  const auto memory = GetTable<ze_mem_dditable_t>("zeGetMemProcAddrTable");
+  AddEntry(entries, "zeMemAllocShared", memory.pfnAllocShared);
+  AddEntry(entries, "zeMemAllocDevice", memory.pfnAllocDevice);
+  AddEntry(entries, "zeMemAllocHost", memory.pfnAllocHost);
+  AddEntry(entries, "zeMemFree", memory.pfnFree);
+  AddEntry(entries, "zeMemGetAllocProperties", memory.pfnGetAllocProperties);
+  AddEntry(entries, "zeMemGetAddressRange", memory.pfnGetAddressRange);
+  AddEntry(entries, "zeMemGetIpcHandle", memory.pfnGetIpcHandle);
+  AddEntry(entries, "zeMemOpenIpcHandle", memory.pfnOpenIpcHandle);
+  AddEntry(entries, "zeMemCloseIpcHandle", memory.pfnCloseIpcHandle);
+  AddEntry(entries, "zeMemFreeExt", memory.pfnFreeExt);
+  const auto physical = GetTable<ze_physical_mem_dditable_t>("zeGetPhysicalMemProcAddrTable");
+  AddEntry(entries, "zePhysicalMemCreate", physical.pfnCreate);
+  AddEntry(entries, "zePhysicalMemDestroy", physical.pfnDestroy);
+  const auto addresses = GetTable<ze_virtual_mem_dditable_t>("zeGetVirtualMemProcAddrTable");
+  AddEntry(entries, "zeVirtualMemReserve", addresses.pfnReserve);
+  AddEntry(entries, "zeVirtualMemFree", addresses.pfnFree);
+  AddEntry(entries, "zeVirtualMemQueryPageSize", addresses.pfnQueryPageSize);
+  AddEntry(entries, "zeVirtualMemMap", addresses.pfnMap);
+  AddEntry(entries, "zeVirtualMemUnmap", addresses.pfnUnmap);
+  AddEntry(entries, "zeVirtualMemSetAccessAttribute", addresses.pfnSetAccessAttribute);
+  AddEntry(entries, "zeVirtualMemGetAccessAttribute", addresses.pfnGetAccessAttribute);
+}
+
+void AddGraphs(std::vector<DriverEntry>& entries, const level_zero::GraphExtension& graphs) {
+  using Tell = ze_result_t (*)(level_zero::GraphHandle, uint32_t, uint64_t*);
+  AddEntry(entries, "pfnCreate", graphs.pfnCreate);
+  AddEntry(entries, "pfnDestroy", graphs.pfnDestroy);
+  AddEntry(entries, "pfnGetProperties", graphs.pfnGetProperties);
+  AddEntry(entries, "pfnGetArgumentProperties", graphs.pfnGetArgumentProperties);
+  AddEntry(entries, "pfnSetArgumentValue", graphs.pfnSetArgumentValue);
+  AddEntry(entries, "pfnAppendGraphInitialize", graphs.pfnAppendGraphInitialize);
+  AddEntry(entries, "pfnAppendGraphExecute", graphs.pfnAppendGraphExecute);
+  AddEntry(entries, "pfnGetNativeBinary", graphs.pfnGetNativeBinary);
+  AddEntry(entries, "pfnDeviceGetGraphProperties", graphs.pfnDeviceGetGraphProperties);
+  for (void* tell : {graphs.pfnGraphGetArgumentMetadata, graphs.pfnGetArgumentProperties2,
+                     graphs.pfnGetArgumentProperties3}) {
+    AddEntry(entries, "later properties", reinterpret_cast<Tell>(tell));
+  }
+  using Create = decltype(graphs.pfnCreate);
+  for (void* create :
+       {graphs.pfnQueryNetworkCreate, graphs.pfnCreate2, graphs.pfnQueryNetworkCreate2}) {
+    AddEntry(entries, "later creations", reinterpret_cast<Create>(create));
+  }
+  AddEntry(
+      entries, "pfnQueryNetworkDestroy",
+      reinterpret_cast<ze_result_t (*)(level_zero::GraphHandle)>(graphs.pfnQueryNetworkDestroy));
+  AddEntry(entries, "pfnQueryNetworkGetSupportedLayers",
+           reinterpret_cast<ze_result_t (*)(level_zero::GraphHandle, size_t*, char*)>(
+               graphs.pfnQueryNetworkGetSupportedLayers));
+  AddEntry(entries, "pfnBuildLogGetString",
+           reinterpret_cast<ze_result_t (*)(level_zero::GraphHandle, uint32_t*, char*)>(
+               graphs.pfnBuildLogGetString));
+  AddEntry(entries, "pfnQueryContextMemory", graphs.pfnQueryContextMemory);
+}
+
+void AddWhatIsNotThere(std::vector<DriverEntry>& entries) {
+  AddUnsupported<ze_image_dditable_t>(entries, "zeGetImageProcAddrTable");
+  AddUnsupported<ze_module_dditable_t>(entries, "zeGetModuleProcAddrTable");
+  AddUnsupported<ze_kernel_dditable_t>(entries, "zeGetKernelProcAddrTable");
+  AddUnsupported<ze_sampler_dditable_t>(entries, "zeGetSamplerProcAddrTable");
+  AddUnsupported<zet_device_dditable_t>(entries, "zetGetDeviceProcAddrTable");
+  AddUnsupported<zet_metric_dditable_t>(entries, "zetGetMetricProcAddrTable");
+  AddUnsupported<zet_debug_dditable_t>(entries, "zetGetDebugProcAddrTable");
+  AddUnsupported<zes_device_dditable_t>(entries, "zesGetDeviceProcAddrTable");
+  AddUnsupported<zes_memory_dditable_t>(entries, "zesGetMemoryProcAddrTable");
+  AddUnsupported<zes_power_dditable_t>(entries, "zesGetPowerProcAddrTable");
+}
+
+}  // namespace
+
+DriverPool::DriverPool(ze_context_handle_t context, ze_device_handle_t device,
+                       ze_driver_handle_t driver)
+    : context_(context), driver_(driver) {
+  Add(typeid(ze_driver_handle_t), reinterpret_cast<uint64_t>(driver));
+  Add(typeid(ze_device_handle_t), reinterpret_cast<uint64_t>(device));
+  const ze_context_desc_t desc = {ZE_STRUCTURE_TYPE_CONTEXT_DESC, nullptr, 0};
+  ze_context_handle_t made = nullptr;
+  EXPECT_EQ(zeContextCreate(driver, &desc, &made), ZE_RESULT_SUCCESS);
+  Add(typeid(ze_context_handle_t), reinterpret_cast<uint64_t>(made));
+}
+
+std::vector<uint64_t> DriverPool::All(std::type_index kind) const {
+  MutexLock lock(mutex_);
+  const auto found = handles_.find(kind);
+  return found == handles_.end() ? std::vector<uint64_t>() : found->second;
+}
+
+uint64_t DriverPool::Any(std::type_index kind, uint64_t chance) const {
+  MutexLock lock(mutex_);
+  const auto found = handles_.find(kind);
+  if (found == handles_.end()) return 0;
+  // The latest are the likeliest to be alive.
+  const std::vector<uint64_t>& handles = found->second;
+  const size_t recent = std::min<size_t>(handles.size(), chance % 4 == 0 ? handles.size() : 4);
+  return handles[handles.size() - 1 - (chance >> 8) % recent];
+}
+
+uint64_t DriverPool::AnyOfAll(uint64_t chance) const {
+  MutexLock lock(mutex_);
+  auto kind = handles_.begin();
+  std::advance(kind, static_cast<ptrdiff_t>(chance % handles_.size()));
+  return kind->second[(chance >> 8) % kind->second.size()];
+}
+
+bool DriverPool::Knows(std::type_index kind, uint64_t handle) const {
+  const std::vector<uint64_t> handles = All(kind);
+  return std::find(handles.begin(), handles.end(), handle) != handles.end();
+}
+
+void DriverPool::SignalEvents() const {
+  for (const uint64_t event : All(typeid(ze_event_handle_t)))
+    zeEventHostSignal(reinterpret_cast<ze_event_handle_t>(event));
+}
+
+void DriverPool::Add(std::type_index kind, uint64_t handle) {
+  MutexLock lock(mutex_);
+  std::vector<uint64_t>& handles = handles_[kind];
+  if (std::find(handles.begin(), handles.end(), handle) == handles.end()) handles.push_back(handle);
+}
+
+// Many are destroyed already; those say so.
+template <class Handle, class Destroy>
+void DriverPool::DestroyKind(Destroy destroy) {
+  for (const uint64_t handle : All(typeid(Handle))) destroy(reinterpret_cast<Handle>(handle));
+}
+
+void DriverPool::DestroyAll() {
+  std::vector<ze_context_handle_t> contexts = {context_};
+  DestroyKind<ze_context_handle_t>([&](auto context) { contexts.push_back(context); });
+  DestroyKind<ze_command_queue_handle_t>(
+      [](auto queue) { zeCommandQueueSynchronize(queue, UINT64_MAX); });
+  DestroyKind<ze_command_list_handle_t>([](auto list) { zeCommandListDestroy(list); });
+  DestroyKind<ze_fence_handle_t>([](auto fence) { zeFenceDestroy(fence); });
+  DestroyKind<ze_command_queue_handle_t>([](auto queue) { zeCommandQueueDestroy(queue); });
+  DestroyKind<ze_event_handle_t>([](auto event) { zeEventDestroy(event); });
+  DestroyKind<ze_event_pool_handle_t>([](auto pool) { zeEventPoolDestroy(pool); });
+  for (const ze_context_handle_t context : contexts) {
+    DestroyKind<ze_physical_mem_handle_t>(
+        [&](auto memory) { zePhysicalMemDestroy(context, memory); });
+    DestroyKind<void*>([&](auto memory) {
+      // A reservation is of one tile: the only size among the numbers that can be.
+      zeVirtualMemUnmap(context, memory, kTile);
+      zeVirtualMemFree(context, memory, kTile);
+      zeMemFree(context, memory);
+    });
+  }
+  DestroyKind<ze_context_handle_t>([](auto context) { zeContextDestroy(context); });
+}
+
+uint64_t DriverCaller::MakeHandle(std::type_index kind) {
+  switch (Below(8)) {
+    case 0:
+      return 0;
+    case 1:
+      return kWild;
+    case 2:
+      return pool_.AnyOfAll(random_());
+    case 3:
+      return pool_.Any(kind, random_()) + Below(3) - 1;  // a neighbour
+    default:
+      return pool_.Any(kind, random_());
+  }
+}
+
+uint64_t* DriverCaller::MakeRoom(std::type_index kind) {
+  if (Below(8) == 0) return nullptr;
+  rooms_.push_back({kind, std::vector<uint64_t>(kRoomWords), 0});
+  return rooms_.back().words.data();
+}
+
+uint64_t* DriverCaller::MakeStructure() {
+  uint64_t* const words = MakeRoom(typeid(void));
+  if (words == nullptr) return nullptr;
+  constexpr uint64_t kMembers[] = {0, 0, 1, uint64_t{1} << 32, uint64_t{4} << 32, UINT64_MAX};
+  words[0] = Below(4);
+  words[2] = kMembers[Below(std::size(kMembers))];
+  return words;
+}
+
+void DriverCaller::DestroyContext(ze_result_t (*destroy)(ze_context_handle_t)) {
+  const ze_context_desc_t desc = {ZE_STRUCTURE_TYPE_CONTEXT_DESC, nullptr, 0};
+  ze_context_handle_t context = nullptr;
+  ASSERT_EQ(zeContextCreate(pool_.driver(), &desc, &context), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(destroy(context), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(destroy(context), ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+  pool_.Add(typeid(ze_context_handle_t), reinterpret_cast<uint64_t>(context));
+  const uint64_t other = MakeHandle(typeid(ze_context_handle_t));
+  if (pool_.Knows(typeid(ze_context_handle_t), other)) return;
+  EXPECT_EQ(destroy(reinterpret_cast<ze_context_handle_t>(other)),
+            ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+}
+
+uint64_t* DriverCaller::MakeHandles(std::type_index kind) {
+  uint64_t* const words = MakeRoom(kind);
+  if (words == nullptr || Below(2) == 0) return words;
+  const uint64_t count = Below(4);
+  for (uint64_t i = 0; i < count; ++i) words[i] = MakeHandle(kind);
+  rooms_.back().given = words[0];
+  return words;
+}
+
+void* DriverCaller::MakeAddress() {
+  switch (Below(4)) {
+    case 0:
+      return MakeRoom(typeid(void));
+    case 1:
+      return reinterpret_cast<void*>(kWild);
+    case 2:
+      return reinterpret_cast<void*>(pool_.Any(typeid(void*), random_()) + Below(4097));
+    default:
+      return reinterpret_cast<void*>(pool_.Any(typeid(void*), random_()));
+  }
+}
+
+uint64_t DriverCaller::MakeNumber() {
+  constexpr uint64_t kNumbers[] = {
+      0, 0, 1, 2, 4, 64, 4096, 65536, UINT32_MAX, SIZE_MAX / 2, SIZE_MAX - 4095, SIZE_MAX};
+  return kNumbers[Below(std::size(kNumbers))];
+}
+
+std::vector<DriverEntry> ExportedEntries(const level_zero::GraphExtension* graphs) {
+  std::vector<DriverEntry> entries;
+  AddDevices(entries);
+  AddQueues(entries);
+  AddLists(entries);
+  AddMemory(entries);
+  AddGraphs(entries, *graphs);
+  AddWhatIsNotThere(entries);
+  return entries;
+}
+
+}  // namespace npubank
