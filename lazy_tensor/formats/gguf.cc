@@ -252,7 +252,7 @@ class Reader {
     const auto* number = std::get_if<uint64_t>(&value->value);
     if (number == nullptr || !std::has_single_bit(*number) || *number > kMaxAlignment) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "metadata \"general.alignment\" must be a power of two up to ", kMaxAlignment));
+          "metadata 'general.alignment' must be a power of two up to ", kMaxAlignment));
     }
     alignment_ = *number;
     return absl::OkStatus();

@@ -24,7 +24,7 @@ namespace {
 using Json = nlohmann::json;
 
 absl::Status Invalid(const std::string& file, absl::string_view key, absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(file, ": metadata \"", key, "\" ", what));
+  return absl::InvalidArgumentError(absl::StrCat(file, ": metadata '", key, "' ", what));
 }
 
 // A number of the metadata as JSON, or null when it is absent or not a number.
@@ -73,7 +73,7 @@ absl::Status CheckArchitecture(const Gguf& file, const std::string& name) {
   const std::string architecture = TextOf(file.Find("general.architecture"));
   if (architecture != "llama") {
     return Invalid(name, "general.architecture",
-                   absl::StrCat("is ", Quote(architecture), "; supported is \"llama\""));
+                   absl::StrCat("is ", Quote(architecture), "; supported is 'llama'"));
   }
   const Json experts = NumberOf(file.Find("llama.expert_count"));
   if (!experts.is_null() && experts != 0) {
@@ -98,7 +98,7 @@ absl::StatusOr<Json> ScalingJson(const Gguf& file, const std::string& name) {
   }
   if (kind.empty() || kind == "none") return Json(nullptr);
   return Invalid(name, "llama.rope.scaling.type",
-                 absl::StrCat("is ", Quote(kind), "; supported is \"linear\""));
+                 absl::StrCat("is ", Quote(kind), "; supported is 'linear'"));
 }
 
 // The metadata as a config.json, so that one reader checks both.
@@ -179,7 +179,7 @@ absl::StatusOr<ModelConfig> GgufModelConfig(const Gguf& file, const Source& sour
   config.rope_interleaved = true;
   if (const GgufTensor* factors = FindTensor(file, "rope_freqs.weight")) {
     const absl::Status status = DivideFrequencies(*factors, source, config);
-    if (!status.ok()) return Annotate(status, absl::StrCat(name, ": tensor \"rope_freqs.weight\""));
+    if (!status.ok()) return Annotate(status, absl::StrCat(name, ": tensor 'rope_freqs.weight'"));
   }
   return config;
 }
@@ -187,9 +187,9 @@ absl::StatusOr<ModelConfig> GgufModelConfig(const Gguf& file, const Source& sour
 absl::StatusOr<Vocabulary> GgufVocabulary(const Gguf& file, const std::string& name) {
   const std::string model = TextOf(file.Find("tokenizer.ggml.model"));
   if (model != "llama") {
-    return absl::UnimplementedError(absl::StrCat(name, ": metadata \"tokenizer.ggml.model\" is ",
+    return absl::UnimplementedError(absl::StrCat(name, ": metadata 'tokenizer.ggml.model' is ",
                                                  Quote(model),
-                                                 "; supported is \"llama\" (SentencePiece)"));
+                                                 "; supported is 'llama' (SentencePiece)"));
   }
   const GgufValue::Array* tokens = ArrayOf(file, "tokenizer.ggml.tokens");
   const GgufValue::Array* scores = ArrayOf(file, "tokenizer.ggml.scores");

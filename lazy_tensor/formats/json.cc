@@ -122,8 +122,8 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path, uint64_t max_b
 
 std::string Quote(absl::string_view text) {
   constexpr size_t kMaxShown = 100;
-  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kMaxShown)),
-                      text.size() > kMaxShown ? "...\"" : "\"");
+  return absl::StrCat("'", absl::CHexEscape(text.substr(0, kMaxShown)),
+                      text.size() > kMaxShown ? "...'" : "'");
 }
 
 }  // namespace npubank

@@ -66,7 +66,7 @@ std::string JsonFields::Text(const char* key, const char* absent) {
 
 void JsonFields::Fail(const char* key, absl::string_view what) {
   if (!status_.ok()) return;
-  status_ = absl::InvalidArgumentError(absl::StrCat(file_, ": \"", key, "\" ", what));
+  status_ = absl::InvalidArgumentError(absl::StrCat(file_, ": '", key, "' ", what));
 }
 
 }  // namespace npubank

@@ -22,14 +22,14 @@ void CheckArchitecture(JsonFields& fields, ModelConfig& config) {
   config.model_type = fields.Text("model_type", "");
   if (config.model_type != "llama" && config.model_type != "mistral") {
     fields.Fail("model_type", absl::StrCat("is ", Quote(config.model_type),
-                                           "; supported are \"llama\" and \"mistral\""));
+                                           "; supported are 'llama' and 'mistral'"));
   }
   for (const char* key : {"attention_bias", "mlp_bias"}) {
     if (fields.Bool(key, false)) fields.Fail(key, "is true; layers with biases are not supported");
   }
   const std::string activation = fields.Text("hidden_act", "silu");
   if (activation != "silu") {
-    fields.Fail("hidden_act", absl::StrCat("is ", Quote(activation), "; supported is \"silu\""));
+    fields.Fail("hidden_act", absl::StrCat("is ", Quote(activation), "; supported is 'silu'"));
   }
 }
 
@@ -90,7 +90,7 @@ RopeScaling ReadScaling(JsonFields& fields) {
     }
   } else {
     fields.Fail("rope_type",
-                absl::StrCat("is ", Quote(kind), "; supported are \"linear\" and \"llama3\""));
+                absl::StrCat("is ", Quote(kind), "; supported are 'linear' and 'llama3'"));
   }
   return scaling;
 }

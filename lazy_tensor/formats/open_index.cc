@@ -25,9 +25,9 @@ absl::StatusOr<bool> IsFolder(const std::string& path) {
   struct stat info = {};
   if (stat(path.c_str(), &info) == 0) return S_ISDIR(info.st_mode);
   if (errno == ENOENT || errno == ENOTDIR) {
-    return absl::NotFoundError(absl::StrCat("model \"", path, "\" does not exist"));
+    return absl::NotFoundError(absl::StrCat("model '", path, "' does not exist"));
   }
-  return absl::ErrnoToStatus(errno, absl::StrCat("model \"", path, "\""));
+  return absl::ErrnoToStatus(errno, absl::StrCat("model '", path, "'"));
 }
 
 bool Exists(const std::string& path) {
@@ -46,7 +46,7 @@ absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& 
   NPUBANK_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxIndexBytes));
   NPUBANK_ASSIGN_OR_RETURN(const nlohmann::json root, ParseJson(text, path));
   if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": needs an object \"weight_map\""));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": needs an object 'weight_map'"));
   }
   std::map<std::string, std::string> shard_of;
   for (const auto& [tensor, shard] : root["weight_map"].items()) {

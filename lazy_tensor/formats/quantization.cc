@@ -27,7 +27,7 @@ void ReadGptq(JsonFields& fields, Quantization& quantization) {
   quantization.zeros_one_too_small = format == "gptq";
   if (format != "gptq" && format != "gptq_v2") {
     fields.Fail("checkpoint_format",
-                absl::StrCat("is ", Quote(format), "; supported are \"gptq\" and \"gptq_v2\""));
+                absl::StrCat("is ", Quote(format), "; supported are 'gptq' and 'gptq_v2'"));
   }
   const Json* dynamic = fields.Get("dynamic");
   if (dynamic != nullptr && !dynamic->empty()) {
@@ -39,7 +39,7 @@ void ReadAwq(JsonFields& fields, Quantization& quantization) {
   quantization.method = Quantization::Method::kAwq;
   const std::string version = absl::AsciiStrToLower(fields.Text("version", "gemm"));
   if (version != "gemm") {
-    fields.Fail("version", absl::StrCat("is ", Quote(version), "; supported is \"gemm\""));
+    fields.Fail("version", absl::StrCat("is ", Quote(version), "; supported is 'gemm'"));
   }
   if (!fields.Bool("zero_point", true)) {
     fields.Fail("zero_point", "is false; supported is true");
@@ -105,7 +105,7 @@ absl::StatusOr<std::optional<Quantization>> ParseQuantization(absl::string_view 
   if (at == root.end() || at->is_null()) return std::optional<Quantization>();
   if (!at->is_object()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(file, ": \"quantization_config\" must be an object"));
+        absl::StrCat(file, ": 'quantization_config' must be an object"));
   }
   JsonFields fields(*at, absl::StrCat(file, ": quantization_config"));
   Quantization quantization;
@@ -116,7 +116,7 @@ absl::StatusOr<std::optional<Quantization>> ParseQuantization(absl::string_view 
     ReadAwq(fields, quantization);
   } else {
     fields.Fail("quant_method",
-                absl::StrCat("is ", Quote(method), "; supported are \"gptq\" and \"awq\""));
+                absl::StrCat("is ", Quote(method), "; supported are 'gptq' and 'awq'"));
   }
   if (fields.Int("bits", 1, 64) != 4) fields.Fail("bits", "must be 4");
   quantization.group_size = fields.Int("group_size", Quantization::kWholeColumn, 1 << 20);

@@ -90,7 +90,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
           absl::StrCat("a tensor name of ", text.size(), " bytes, more than ", kMaxNameBytes));
     }
     if (text == "__metadata__" && std::exchange(seen_metadata_, true)) {
-      return Fail("\"__metadata__\" twice");
+      return Fail("'__metadata__' twice");
     }
     StartTensor(std::move(text));
     return true;

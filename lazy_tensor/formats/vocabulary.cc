@@ -20,12 +20,12 @@ absl::StatusOr<Vocabulary::Piece> ParsePiece(const Json& entry) {
   if (!entry.is_object()) return absl::InvalidArgumentError("must be an object");
   const auto text = entry.find("piece");
   if (text == entry.end() || !text->is_string()) {
-    return absl::InvalidArgumentError("needs a string \"piece\"");
+    return absl::InvalidArgumentError("needs a string 'piece'");
   }
   const auto score = entry.find("score");
   const float number =
       score != entry.end() && score->is_number() ? score->get<float>() : std::nanf("");
-  if (!std::isfinite(number)) return absl::InvalidArgumentError("needs a finite \"score\"");
+  if (!std::isfinite(number)) return absl::InvalidArgumentError("needs a finite 'score'");
   return Vocabulary::Piece{text->get<std::string>(), number};
 }
 

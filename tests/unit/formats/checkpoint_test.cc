@@ -95,7 +95,7 @@ TEST(CheckpointTest, AMissingTensorIsNamedWithItsFile) {
 TEST(CheckpointTest, AMissingFolderIsOneClearLine) {
   const auto result = Checkpoint::Open("/nonexistent/model");
   EXPECT_EQ(result.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(std::string(result.status().message()), "model \"/nonexistent/model\" does not exist");
+  EXPECT_EQ(std::string(result.status().message()), "model '/nonexistent/model' does not exist");
 }
 
 TEST(CheckpointTest, IncompleteFoldersAreRefused) {
@@ -129,9 +129,9 @@ TEST(CheckpointTest, ABadIndexIsRefused) {
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
   auto index = [&](const std::string& text) { folder.Write("model.safetensors.index.json", text); };
   index(R"({"weight_map":{"a":"one.safetensors","c":"one.safetensors"}})");
-  ExpectRefused(folder, kInvalid, "maps tensor \"c\"");
+  ExpectRefused(folder, kInvalid, "maps tensor 'c'");
   index(R"({"weight_map":{"a":"two.safetensors","b":"one.safetensors"}})");
-  ExpectRefused(folder, kInvalid, "maps tensor \"a\"");
+  ExpectRefused(folder, kInvalid, "maps tensor 'a'");
   index(R"({"weight_map":{"a":"one.safetensors","b":"twin.safetensors"}})");
   ExpectRefused(folder, kInvalid, "'a' is in both");
   index(R"({"weight_map":{"a":"gone.safetensors"}})");

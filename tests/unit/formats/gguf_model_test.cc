@@ -86,13 +86,13 @@ TEST(GgufModelTest, NeededKeysAreNamedWhenMissing) {
   for (const char* key : {"llama.context_length", "llama.embedding_length", "llama.block_count",
                           "llama.feed_forward_length", "llama.attention.head_count",
                           "llama.attention.layer_norm_rms_epsilon"}) {
-    ExpectRefused(ConfigOf(SmallModel(key)).status(), absl::StrCat("\"", key, "\" is missing"));
+    ExpectRefused(ConfigOf(SmallModel(key)).status(), absl::StrCat("'", key, "' is missing"));
   }
   ExpectRefused(ConfigOf(GgufBuilder()).status(), "general.architecture");
 }
 
 TEST(GgufModelTest, OtherNetworksAreRefusedWithTheReason) {
-  ExpectRefused(ConfigOf(GgufBuilder().Text("general.architecture", "gpt2")).status(), "\"gpt2\"");
+  ExpectRefused(ConfigOf(GgufBuilder().Text("general.architecture", "gpt2")).status(), "'gpt2'");
   ExpectRefused(ConfigOf(SmallModel().Number("llama.expert_count", 8)).status(), "experts");
   ExpectRefused(ConfigOf(SmallModel().Number("llama.rope.dimension_count", 4)).status(),
                 "head size 8");

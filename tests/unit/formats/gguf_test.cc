@@ -216,7 +216,7 @@ TEST(GgufTest, ForgedDimensionsAreRefused) {
   auto refused = [](const std::vector<uint64_t>& dims, uint32_t type, const std::string& why) {
     GgufBuilder builder;
     builder.Tensor("t", dims, type, 0);
-    ExpectRefused(Read(builder.Finish(1024)), "tensor \"t\"");
+    ExpectRefused(Read(builder.Finish(1024)), "tensor 't'");
     ExpectRefused(Read(builder.Finish(1024)), why);
   };
   refused({0}, kF32, "dimension 0");
@@ -245,13 +245,13 @@ TEST(GgufTest, ForgedOffsetsAreRefused) {
 TEST(GgufTest, OverlapsAndDuplicatesAreRefused) {
   GgufBuilder overlap;
   overlap.Tensor("a", {16}, kF32, 0).Tensor("b", {4}, kF32, 32);
-  ExpectRefused(Read(overlap.Finish(64)), "\"a\" and \"b\" overlap");
+  ExpectRefused(Read(overlap.Finish(64)), "'a' and 'b' overlap");
   GgufBuilder twice;
   twice.Tensor("a", {4}, kF32, 0).Tensor("a", {4}, kF32, 32);
-  ExpectRefused(Read(twice.Finish(64)), "\"a\" appears twice");
+  ExpectRefused(Read(twice.Finish(64)), "'a' appears twice");
   GgufBuilder keys;
   keys.Number("k", 1).Number("k", 2);
-  ExpectRefused(Read(keys.Finish(0)), "\"k\" appears twice");
+  ExpectRefused(Read(keys.Finish(0)), "'k' appears twice");
 }
 
 TEST(GgufTest, ForgedValuesAreRefused) {

@@ -89,7 +89,7 @@ TEST(ModelConfigTest, NullMeansAbsent) {
     json[key] = nullptr;
   }
   EXPECT_TRUE(Parse(json).ok());
-  ExpectRefused(With("hidden_size", nullptr), "\"hidden_size\" is missing");
+  ExpectRefused(With("hidden_size", nullptr), "'hidden_size' is missing");
 }
 
 TEST(ModelConfigTest, EveryNeededKeyIsNamedWhenMissing) {
@@ -97,7 +97,7 @@ TEST(ModelConfigTest, EveryNeededKeyIsNamedWhenMissing) {
   for (const auto& [key, value] : whole.items()) {
     Json json = whole;
     json.erase(key);
-    ExpectRefused(Parse(json), absl::StrCat("\"", key, "\" is missing"));
+    ExpectRefused(Parse(json), absl::StrCat("'", key, "' is missing"));
   }
 }
 
@@ -122,11 +122,11 @@ TEST(ModelConfigTest, MistypedAndOutOfRangeValuesAreNamed) {
 }
 
 TEST(ModelConfigTest, OtherNetworksAreRefusedWithTheReason) {
-  ExpectRefused(With("model_type", "qwen2"), "\"qwen2\"; supported are");
+  ExpectRefused(With("model_type", "qwen2"), "'qwen2'; supported are");
   ExpectRefused(With("model_type", 5), "model_type");
   ExpectRefused(With("attention_bias", true), "biases are not supported");
   ExpectRefused(With("mlp_bias", true), "biases are not supported");
-  ExpectRefused(With("hidden_act", "gelu"), "\"gelu\"");
+  ExpectRefused(With("hidden_act", "gelu"), "'gelu'");
   ExpectRefused(With("partial_rotary_factor", 0.5), "partial");
 }
 
@@ -176,8 +176,8 @@ TEST(ModelConfigTest, RopeParametersOfNewerConfigsAreRead) {
 }
 
 TEST(ModelConfigTest, ScalingThatIsNotUnderstoodIsRefused) {
-  ExpectRefused(With("rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}), "\"yarn\"");
-  ExpectRefused(With("rope_scaling", {{"type", "linear"}}), "\"factor\" is missing");
+  ExpectRefused(With("rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}), "'yarn'");
+  ExpectRefused(With("rope_scaling", {{"type", "linear"}}), "'factor' is missing");
   ExpectRefused(With("rope_scaling", {{"type", "linear"}, {"factor", 0}}), "factor");
   ExpectRefused(With("rope_scaling", "linear"), "must be an object");
   ExpectRefused(With("rope_scaling", {{"type", "llama3"}, {"factor", 8}}), "low_freq_factor");
@@ -193,7 +193,7 @@ TEST(ModelConfigTest, TextThatIsNotAConfigIsRefused) {
   ExpectRefused(ParseModelConfig("", "config.json"), "not valid JSON");
   ExpectRefused(ParseModelConfig("{\"a\":", "config.json"), "not valid JSON");
   ExpectRefused(ParseModelConfig("[]", "config.json"), "must be a JSON object");
-  ExpectRefused(ParseModelConfig("{\"a\":1,\"a\":2}", "config.json"), "key \"a\" twice");
+  ExpectRefused(ParseModelConfig("{\"a\":1,\"a\":2}", "config.json"), "key 'a' twice");
   ExpectRefused(ParseModelConfig(std::string(10'000, '['), "config.json"), "nested deeper");
   ExpectRefused(ParseModelConfig("{\"a\":1e999}", "config.json"), "not valid JSON");
 }
@@ -218,8 +218,8 @@ TEST(JsonTest, ValuesAreCounted) {
 }
 
 TEST(JsonTest, QuotedTextIsOnePrintableLine) {
-  EXPECT_EQ(Quote("a\nb\xFF\""), "\"a\\nb\\xff\\\"\"");
-  EXPECT_EQ(Quote(std::string(500, 'x')), absl::StrCat("\"", std::string(100, 'x'), "...\""));
+  EXPECT_EQ(Quote("a\nb\xFF\""), "'a\\nb\\xff\\\"'");
+  EXPECT_EQ(Quote(std::string(500, 'x')), absl::StrCat("'", std::string(100, 'x'), "...'"));
 }
 
 }  // namespace

@@ -14,8 +14,8 @@
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/sources/retention.h"
-#include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/support/constants_index.h"
+#include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/unit/formats/test_files.h"
 
 namespace npubank {
@@ -61,9 +61,9 @@ TEST(QuantizationTest, WhatIsNotUnderstoodIsNamed) {
   };
   refused("5", "must be an object");
   refused("{}", "quant_method");
-  refused(R"({"quant_method":"fp8","bits":8})", "\"fp8\"; supported are");
-  refused(R"({"quant_method":"gptq","bits":8,"group_size":32})", "\"bits\" must be 4");
-  refused(R"({"quant_method":"gptq","bits":4})", "\"group_size\" is missing");
+  refused(R"({"quant_method":"fp8","bits":8})", "'fp8'; supported are");
+  refused(R"({"quant_method":"gptq","bits":8,"group_size":32})", "'bits' must be 4");
+  refused(R"({"quant_method":"gptq","bits":4})", "'group_size' is missing");
   refused(R"({"quant_method":"gptq","bits":4,"group_size":0})", "group_size");
   refused(R"({"quant_method":"gptq","bits":4,"group_size":-2})", "group_size");
   refused(R"({"quant_method":"gptq","bits":4,"group_size":32,"checkpoint_format":"marlin"})",
@@ -179,8 +179,7 @@ std::vector<float> Floats(const LazyTensor& tensor) {
 
 void ExpectLayer(const absl::StatusOr<LazyTensor>& weight, const Layer& layer) {
   ASSERT_TRUE(weight.ok()) << weight.status();
-  ASSERT_EQ(weight->type().ToString(),
-            absl::StrCat("F32[", layer.outputs, ",", layer.inputs, "]"));
+  ASSERT_EQ(weight->type().ToString(), absl::StrCat("F32[", layer.outputs, ",", layer.inputs, "]"));
   const std::vector<float> values = Floats(*weight);
   for (int n = 0; n < layer.outputs; ++n) {
     for (int k = 0; k < layer.inputs; ++k) {
@@ -218,7 +217,7 @@ TEST(QuantizationTest, GroupsInAnotherOrderAreRefused) {
   std::swap(order[0], order[31]);
   Stored stored = PackGptq(layer, true);
   stored["x.g_idx"] = Tensor(order, ElementType::kI32, {32}, "x.g_idx");
-  ExpectRefused(WeightOf(gptq, stored).status(), "\"x.g_idx\": puts input 0 into group 3");
+  ExpectRefused(WeightOf(gptq, stored).status(), "'x.g_idx': puts input 0 into group 3");
   order.assign(32, 0xFFFFFFFF);
   stored["x.g_idx"] = Tensor(order, ElementType::kI32, {32}, "x.g_idx");
   ExpectRefused(WeightOf(gptq, stored).status(), "desc_act");
@@ -238,7 +237,7 @@ TEST(QuantizationTest, PartsThatDoNotFitAreNamed) {
     EXPECT_THAT(std::string(missing.status().message()), HasSubstr(name));
     Stored forged = whole;
     forged[name] = Tensor({1, 2, 3}, ElementType::kI32, {3, 1}, name);
-    ExpectRefused(WeightOf(gptq, forged).status(), "tensor \"x.");
+    ExpectRefused(WeightOf(gptq, forged).status(), "tensor 'x.");
     forged[name] = Tensor({1, 2, 3, 4}, ElementType::kF32, {4}, name);
     ExpectRefused(WeightOf(gptq, forged).status(), name);
   }
