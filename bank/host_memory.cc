@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/base/align.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -105,7 +106,7 @@ absl::StatusOr<std::unique_ptr<DeviceAllocation>> HostMemory::Allocate(uint64_t 
     return absl::ResourceExhaustedError(
         absl::StrCat("no room for '", name, "': ", bytes, " bytes"));
   }
-  const uint64_t reserved = (bytes + kPage - 1) / kPage * kPage;
+  const uint64_t reserved = AlignUp(bytes, kPage);
   NPUBANK_RETURN_IF_ERROR(books_->Take(reserved, name));
   HostBytes memory(static_cast<std::byte*>(std::aligned_alloc(kPage, reserved)));
   if (memory == nullptr) {

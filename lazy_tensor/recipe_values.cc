@@ -14,10 +14,6 @@ namespace {
 
 using internal::CheckInput;
 
-bool IsScaleType(ElementType type) {
-  return type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16;
-}
-
 // Whether one element of `scale` serves a whole number of weights along each axis.
 bool ScaleFits(const Shape& weights, const Shape& scale) {
   if (scale.num_elements() == 1) return true;
@@ -62,8 +58,8 @@ absl::StatusOr<RecipePtr> Recipe::Unpack(RecipePtr weights, RecipePtr scale, Rec
   NPUBANK_RETURN_IF_ERROR(CheckInput("unpack", scale));
   const TensorType& from = weights->type();
   const Shape& scales = scale->type().shape();
-  bool fits = kernels::CanDequantize(from.element(), to) && IsScaleType(scale->type().element()) &&
-              ScaleFits(from.shape(), scales);
+  bool fits = kernels::CanDequantize(from.element(), to) &&
+              kernels::IsPlainFloat(scale->type().element()) && ScaleFits(from.shape(), scales);
   if (zero != nullptr) {
     fits = fits && kernels::CanConvert(zero->type().element(), ElementType::kF32) &&
            (zero->type().num_elements() == 1 || zero->type().shape() == scales);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "npubank/tools/standard_streams.h"
 
 namespace npubank {
 namespace {
@@ -101,6 +102,7 @@ void RewriteDashes(int argc, char** argv) {
 }
 
 std::vector<std::string> ParseFlags(const ProgramHelp& help, int argc, char** argv) {
+  GuardStandardStreams();
   if (AsksForHelp(argc, argv)) {
     std::fputs(HelpText(help).c_str(), stdout);
     std::exit(0);

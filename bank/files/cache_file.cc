@@ -13,6 +13,7 @@
 #include "npubank/lazy_tensor/base/atomic_file.h"
 #include "npubank/lazy_tensor/base/file_lock.h"
 #include "npubank/lazy_tensor/base/flatbuffer.h"
+#include "npubank/lazy_tensor/base/range.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -139,8 +140,8 @@ absl::StatusOr<CacheEntries> ReadCacheIndex(const std::shared_ptr<Source>& file)
                              .bytes = tensor.bytes(),
                              .hash = {tensor.hash_high(), tensor.hash_low()}};
     if (cached.bytes == 0 || cached.offset < CacheFile::kAlignment ||
-        cached.offset % CacheFile::kAlignment != 0 || cached.offset > seal.offset ||
-        cached.bytes > seal.offset - cached.offset) {
+        cached.offset % CacheFile::kAlignment != 0 ||
+        !RangeFits(cached.offset, cached.bytes, seal.offset)) {
       return Corrupt(absl::StrCat("a payload of ", cached.bytes, " bytes at ", cached.offset,
                                   " does not lie between its seal and its index"));
     }

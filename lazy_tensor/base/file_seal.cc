@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/base/range.h"
 
 namespace npubank {
 namespace {
@@ -56,8 +57,7 @@ absl::StatusOr<FileSeal> ReadSeal(const FileKind& kind, absl::string_view head,
                                                    "; this program reads version ", kind.version));
   }
   const FileSeal seal{.offset = NumberAt(head, kOffsetAt), .size = NumberAt(head, kSizeAt)};
-  if (seal.offset < FileSeal::kBytes || seal.offset > file_bytes ||
-      seal.size > file_bytes - seal.offset) {
+  if (seal.offset < FileSeal::kBytes || !RangeFits(seal.offset, seal.size, file_bytes)) {
     return absl::InvalidArgumentError(
         absl::StrCat("corrupt ", kind.words, ": its index of ", seal.size, " bytes at ",
                      seal.offset, " does not lie within its ", file_bytes, " bytes"));

@@ -11,6 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "npubank/lazy_tensor/base/align.h"
+#include "npubank/lazy_tensor/base/byte_budget.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/json.h"
 
@@ -110,10 +112,7 @@ class Cursor {
     if (length > max_bytes) {
       Fail(absl::StrCat("a string of ", length, " bytes is longer than ", max_bytes));
     }
-    text_bytes_ += ok() ? length : 0;
-    if (text_bytes_ > Gguf::kMaxTextBytes) {
-      Fail(absl::StrCat("more than ", Gguf::kMaxTextBytes, " bytes of text"));
-    }
+    if (ok()) status_ = text_.Spend(length);
     if (!ok()) return "";
     std::string text(length, '\0');
     Read(text.data(), length);
@@ -130,7 +129,7 @@ class Cursor {
   const Source& source_;
   absl::Status status_;
   uint64_t position_ = 0;
-  uint64_t text_bytes_ = 0;
+  ByteBudget text_{Gguf::kMaxTextBytes, "text"};
   std::array<std::byte, 16384> buffer_;
   uint64_t buffer_begin_ = 0;
   uint64_t buffer_size_ = 0;
@@ -306,7 +305,7 @@ class Reader {
 
   // Turns offsets within the data section into offsets within the file.
   absl::Status PlaceTensors() {
-    const uint64_t begin = (in_.position() + alignment_ - 1) / alignment_ * alignment_;
+    const uint64_t begin = AlignUp(in_.position(), alignment_);
     for (GgufTensor& tensor : file_.tensors) {
       if (tensor.offset % alignment_ != 0) {
         return absl::InvalidArgumentError(absl::StrCat("tensor ", Quote(tensor.name), ": offset ",

@@ -212,9 +212,7 @@ const char* BlockFormatName(BlockFormat format) { return Describe(format).name; 
 size_t BlockLength(BlockFormat format) { return Describe(format).length; }
 size_t BlockBytes(BlockFormat format) { return Describe(format).bytes; }
 
-bool CanDequantizeBlocks(ElementType to) {
-  return to == ElementType::kF32 || to == ElementType::kF16 || to == ElementType::kBF16;
-}
+bool CanDequantizeBlocks(ElementType to) { return IsPlainFloat(to); }
 
 void ReferenceDequantizeBlocks(BlockFormat format, const void* in, ElementType to, void* out,
                                size_t blocks) {

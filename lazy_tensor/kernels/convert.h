@@ -22,6 +22,26 @@
 
 namespace npubank::kernels {
 
+// Whether F32 has every number of the type.
+constexpr bool F32Holds(ElementType type) {
+  switch (type) {
+    case ElementType::kF64:
+    case ElementType::kI64:
+    case ElementType::kU64:
+    case ElementType::kI32:
+    case ElementType::kU32:
+    case ElementType::kBool:  // has no numbers
+      return false;
+    default:
+      return true;
+  }
+}
+
+// The floats that results are computed to and that scales are stored in.
+constexpr bool IsPlainFloat(ElementType type) {
+  return type == ElementType::kF32 || type == ElementType::kF16 || type == ElementType::kBF16;
+}
+
 bool CanConvert(ElementType from, ElementType to);
 // Requires CanConvert(from, to).
 void Convert(ElementType from, const void* in, ElementType to, void* out, size_t count,

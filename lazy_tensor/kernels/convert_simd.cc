@@ -115,21 +115,6 @@ namespace {
 HWY_EXPORT(ConvertRun);
 HWY_EXPORT(StreamRun);
 
-// F32 holds every number of these types.
-bool IsNarrow(ElementType type) {
-  switch (type) {
-    case ElementType::kF64:
-    case ElementType::kI64:
-    case ElementType::kU64:
-    case ElementType::kI32:
-    case ElementType::kU32:
-    case ElementType::kBool:
-      return false;
-    default:
-      return true;
-  }
-}
-
 bool IsFourBits(ElementType type) {
   return type == ElementType::kI4 || type == ElementType::kU4 || type == ElementType::kNF4;
 }
@@ -139,7 +124,7 @@ bool IsFourBits(ElementType type) {
 void Convert(ElementType from, const void* in, ElementType to, void* out, size_t count,
              bool stream) {
   // Wide numbers and packing into nibbles are too rare to be worth a kernel.
-  if (from == to || !IsNarrow(from) || !IsNarrow(to) || IsFourBits(to)) {
+  if (from == to || !F32Holds(from) || !F32Holds(to) || IsFourBits(to)) {
     ReferenceConvert(from, in, to, out, count);
   } else if (stream) {
     HWY_DYNAMIC_DISPATCH(StreamRun)(from, in, to, out, count);

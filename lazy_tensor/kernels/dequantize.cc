@@ -136,18 +136,8 @@ HWY_EXPORT(DequantizeRun);
 }  // namespace
 
 bool CanDequantize(ElementType weights, ElementType to) {
-  switch (weights) {
-    case ElementType::kF64:
-    case ElementType::kI64:
-    case ElementType::kU64:
-    case ElementType::kI32:
-    case ElementType::kU32:
-    case ElementType::kBool:
-      return false;
-    default:
-      return to == ElementType::kF32 || to == ElementType::kF16 || to == ElementType::kBF16 ||
-             to == ElementType::kI8 || to == ElementType::kU8;
-  }
+  return F32Holds(weights) &&
+         (IsPlainFloat(to) || to == ElementType::kI8 || to == ElementType::kU8);
 }
 
 void ReferenceDequantize(const QuantizedRun& run, ElementType to, void* out, size_t count) {

@@ -1,5 +1,6 @@
 #include "npubank/runtime/level_zero/buffer.h"
 
+#include "npubank/lazy_tensor/base/align.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/runtime/level_zero/result.h"
 
@@ -47,7 +48,7 @@ uint64_t Buffer::reserved_bytes() const {
       zeMemGetAllocProperties(device_->context(), address_, &properties, nullptr);
   uint64_t page = properties.pageSize;
   if (result != ZE_RESULT_SUCCESS || page == 0 || page > kMostPage) page = kUsualPage;
-  return (size_ + page - 1) / page * page;
+  return AlignUp(uint64_t{size_}, page);
 }
 
 Buffer::~Buffer() {

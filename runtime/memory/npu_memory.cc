@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/lazy_tensor/base/range.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/runtime/memory/books.h"
 #include "npubank/runtime/memory/imports.h"
@@ -63,11 +64,6 @@ class Notices {
   mutable Mutex mutex_;
   std::vector<std::string> said_ ABSL_GUARDED_BY(mutex_);
 };
-
-absl::Status CheckRange(uint64_t offset, uint64_t bytes, uint64_t size, absl::string_view what) {
-  if (offset <= size && bytes <= size - offset) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat(what, ": ", bytes, " bytes at ", offset, " of ", size));
-}
 
 }  // namespace
 
@@ -273,7 +269,7 @@ absl::StatusOr<std::unique_ptr<DeviceAllocation>> NpuMemory::Import(std::shared_
   if (bytes == 0)
     return absl::InvalidArgumentError(absl::StrCat(name, ": an import of zero bytes"));
   if (!core_->imports) return absl::UnimplementedError("files are not imported here");
-  NPUBANK_RETURN_IF_ERROR(CheckRange(offset, bytes, source->size(), name));
+  NPUBANK_RETURN_IF_ERROR(CheckRange(name, offset, bytes, source->size()));
   if (offset % kDeviceAlignment != 0)
     return absl::FailedPreconditionError(
         absl::StrCat(name, " lies at byte ", offset, " of ", source->name(),
@@ -306,7 +302,7 @@ absl::Status NpuMemory::Write(DeviceAllocation& memory, ProduceBytes produce) {
 }
 
 absl::Status NpuMemory::Read(DeviceAllocation& memory, uint64_t offset, absl::Span<std::byte> out) {
-  NPUBANK_RETURN_IF_ERROR(CheckRange(offset, out.size(), memory.bytes(), "reading device memory"));
+  NPUBANK_RETURN_IF_ERROR(CheckRange("device memory", offset, out.size(), memory.bytes()));
   if (out.empty()) return absl::OkStatus();
   return static_cast<Allocation&>(memory).Read(offset, out);
 }

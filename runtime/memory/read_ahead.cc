@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <system_error>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "npubank/lazy_tensor/base/thread.h"
 
 namespace npubank {
 namespace {
@@ -42,11 +45,9 @@ void ReadAhead::Add(absl::Span<const std::byte> range) {
   if (range.empty()) return;
   MutexLock lock(mutex_);
   if (!thread_.joinable()) {
-    try {
-      thread_ = std::thread([this] { Run(); });
-    } catch (const std::system_error&) {
-      return;  // the system has no more threads: the pages come when they are asked for
-    }
+    absl::StatusOr<std::thread> thread = StartThread([this] { Run(); });
+    if (!thread.ok()) return;  // the pages come when they are asked for
+    thread_ = *std::move(thread);
   }
   ranges_.push_back(range);
   changed_.NotifyAll();

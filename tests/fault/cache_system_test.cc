@@ -23,8 +23,8 @@
 #include "npubank/bank/testing.h"
 #include "npubank/lazy_tensor/base/file_lock.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/tests/support/file_faults.h"
-#include "npubank/tests/support/system_calls.h"
+#include "npubank/tests/support/system/file_faults.h"
+#include "npubank/tests/support/system/system_calls.h"
 #include "npubank/tests/support/temporary_folder.h"
 #include "npubank/tests/support/test_weights.h"
 

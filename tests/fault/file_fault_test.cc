@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/atomic_file.h"
 #include "npubank/lazy_tensor/base/file_lock.h"
-#include "npubank/tests/support/system_calls.h"
+#include "npubank/tests/support/system/system_calls.h"
 #include "npubank/tests/support/temporary_folder.h"
 
 namespace npubank {

@@ -7,32 +7,19 @@
 #ifndef NPUBANK_TESTS_SUPPORT_F32_CHECKPOINT_H_
 #define NPUBANK_TESTS_SUPPORT_F32_CHECKPOINT_H_
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <cstdint>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "npubank/tests/support/program.h"
+#include "npubank/tests/support/temporary_folder.h"
 
 namespace npubank {
 
 class F32Checkpoint {
  public:
-  explicit F32Checkpoint(std::string config) : config_(std::move(config)) {
-    static int number = 0;
-    folder_ = std::filesystem::path(::testing::TempDir()) /
-              ("npubank_f32_" + std::to_string(getpid()) + "_" + std::to_string(number++));
-    std::filesystem::create_directories(folder_);
-  }
-  ~F32Checkpoint() {
-    std::error_code error;
-    std::filesystem::remove_all(folder_, error);
-  }
+  explicit F32Checkpoint(std::string config) : config_(std::move(config)) {}
 
   void Add(const std::string& name, const std::vector<int64_t>& shape,
            const std::vector<float>& values) {
@@ -44,16 +31,16 @@ class F32Checkpoint {
   void Write() const {
     const std::string header = header_.dump();
     const uint64_t length = header.size();
-    WriteWholeFile(
-        (folder_ / "model.safetensors").string(),
+    folder_.Write(
+        "model.safetensors",
         std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + header + data_);
-    WriteWholeFile((folder_ / "config.json").string(), config_);
+    folder_.Write("config.json", config_);
   }
 
-  std::string folder() const { return folder_.string(); }
+  std::string folder() const { return folder_.path(); }
 
  private:
-  std::filesystem::path folder_;
+  TemporaryFolder folder_;
   std::string config_;
   nlohmann::json header_ = nlohmann::json::object();
   std::string data_;

@@ -6,11 +6,10 @@
 #define NPUBANK_TESTS_SUPPORT_TEST_MODEL_H_
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <string>
 
+#include "npubank/tests/support/temporary_folder.h"
 #include "npubank/tools/checkpoint_writer.h"
 
 namespace npubank {
@@ -30,24 +29,17 @@ inline CheckpointShape TinyShape() {
 class TestModel {
  public:
   explicit TestModel(const CheckpointShape& shape = TinyShape()) {
-    static int number = 0;
-    folder_ = std::filesystem::path(::testing::TempDir()) /
-              ("npubank_model_" + std::to_string(getpid()) + "_" + std::to_string(number++));
-    const absl::Status status = WriteCheckpoint(shape, folder_.string());
+    const absl::Status status = WriteCheckpoint(shape, folder_.path());
     EXPECT_TRUE(status.ok()) << status;
-  }
-  ~TestModel() {
-    std::error_code error;
-    std::filesystem::remove_all(folder_, error);
   }
   TestModel(const TestModel&) = delete;
   TestModel& operator=(const TestModel&) = delete;
 
-  std::string folder() const { return folder_.string(); }
-  std::string file(const std::string& name) const { return (folder_ / name).string(); }
+  std::string folder() const { return folder_.path(); }
+  std::string file(const std::string& name) const { return folder_.File(name); }
 
  private:
-  std::filesystem::path folder_;
+  TemporaryFolder folder_;
 };
 
 }  // namespace npubank

@@ -16,6 +16,7 @@
 #include "npubank/bank/bank.h"
 #include "npubank/bank/host_memory.h"
 #include "npubank/lazy_tensor/lazy_tensor.h"
+#include "npubank/tools/standard_streams.h"
 
 namespace npubank {
 namespace {
@@ -68,4 +69,10 @@ BENCHMARK(LookUp)->Arg(1000)->Arg(100000)->Arg(1000000)->UseRealTime();
 }  // namespace
 }  // namespace npubank
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  npubank::GuardStandardStreams();
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}

@@ -19,12 +19,13 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "benchmark/benchmark.h"
+#include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/sources/source.h"
+#include "npubank/tools/standard_streams.h"
 
 namespace npubank {
 namespace {
@@ -89,14 +90,13 @@ double Median(std::vector<double> values) {
 
 // As many bytes in and out as `moved`, by as many threads as the evaluation has.
 void Copy(const std::byte* in, std::byte* out, size_t bytes, size_t threads) {
-  const auto part = [=](size_t number) {
+  ThreadWorkers workers(static_cast<int>(threads));
+  const absl::Status copied = workers.ForEach(static_cast<int64_t>(threads), [&](int64_t number) {
     const size_t first = bytes * number / threads;
     std::memcpy(out + first, in + first, bytes * (number + 1) / threads - first);
-  };
-  std::vector<std::thread> others;
-  for (size_t number = 1; number < threads; ++number) others.emplace_back(part, number);
-  part(0);
-  for (std::thread& other : others) other.join();
+    return absl::OkStatus();
+  });
+  (void)copied;  // no part fails
 }
 
 void BesideMemcpy(benchmark::State& state, const RecipePtr& recipe) {
@@ -169,6 +169,7 @@ void RegisterAll() {
 }  // namespace npubank
 
 int main(int argc, char** argv) {
+  npubank::GuardStandardStreams();
   npubank::RegisterAll();
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();

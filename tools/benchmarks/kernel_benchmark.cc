@@ -15,15 +15,16 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "benchmark/benchmark.h"
+#include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/kernels/blocks.h"
 #include "npubank/lazy_tensor/kernels/convert.h"
 #include "npubank/lazy_tensor/kernels/dequantize.h"
 #include "npubank/lazy_tensor/kernels/packing.h"
 #include "npubank/lazy_tensor/kernels/permute.h"
+#include "npubank/tools/standard_streams.h"
 
 namespace npubank::kernels {
 namespace {
@@ -43,12 +44,12 @@ struct Case {
 
 double Seconds(const Case& work, const uint8_t* in, uint8_t* out, size_t parts) {
   const auto start = std::chrono::steady_clock::now();
-  std::vector<std::thread> others;
-  for (size_t part = 1; part < parts; ++part) {
-    others.emplace_back([&, part] { work.work(in, out, part, parts); });
-  }
-  work.work(in, out, 0, parts);
-  for (std::thread& other : others) other.join();
+  npubank::ThreadWorkers workers(static_cast<int>(parts));
+  const absl::Status done = workers.ForEach(static_cast<int64_t>(parts), [&](int64_t part) {
+    work.work(in, out, static_cast<size_t>(part), parts);
+    return absl::OkStatus();
+  });
+  (void)done;  // no part fails
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -211,6 +212,7 @@ void Register(const Case& kernel) {
 }  // namespace npubank::kernels
 
 int main(int argc, char** argv) {
+  npubank::GuardStandardStreams();
   using namespace npubank::kernels;  // NOLINT: the names of this file
   using npubank::ElementType;
   Register(ConvertCase("BF16_to_F16", ElementType::kBF16, 2, ElementType::kF16, 2));

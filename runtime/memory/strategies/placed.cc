@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/base/align.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -28,7 +29,7 @@ class Placed::PlacedBlock : public Block {
 
 absl::StatusOr<std::unique_ptr<Block>> Placed::Allocate(uint64_t bytes, absl::string_view name) {
   if (bytes >= options_.alone_bytes) return slab_source_->Allocate(bytes, name);
-  bytes = RoundUp(bytes, kDeviceAlignment);
+  bytes = AlignUp(bytes, kDeviceAlignment);
   uint64_t slab_bytes = options_.least_slab_bytes;
   {
     MutexLock lock(mutex_);

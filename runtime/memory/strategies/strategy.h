@@ -23,10 +23,6 @@ namespace npubank {
 // that devices make.
 inline constexpr uint64_t kDeviceAlignment = 64;
 
-inline constexpr uint64_t RoundUp(uint64_t bytes, uint64_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
-
 class Block {
  public:
   virtual ~Block() = default;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/base/align.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -84,7 +85,7 @@ absl::StatusOr<std::shared_ptr<Tiled>> Tiled::Create(std::shared_ptr<level_zero:
 // need addresses of the same device.
 absl::Status Tiled::ReserveRange(uint64_t least_bytes) {
   NPUBANK_ASSIGN_OR_RETURN(const uint64_t most, LargestRange(device_, least_bytes));
-  const uint64_t bytes = RoundUp(std::max(most / 2, least_bytes), page_bytes_);
+  const uint64_t bytes = AlignUp(std::max(most / 2, least_bytes), page_bytes_);
   NPUBANK_ASSIGN_OR_RETURN(AddressRange range, AddressRange::Reserve(device_, bytes));
   MutexLock lock(mutex_);
   addresses_.AddSlab(ranges_.size(), bytes);
@@ -94,7 +95,7 @@ absl::Status Tiled::ReserveRange(uint64_t least_bytes) {
 
 absl::StatusOr<std::unique_ptr<Block>> Tiled::Allocate(uint64_t bytes, absl::string_view name) {
   Claim claim;
-  claim.bytes = RoundUp(bytes, page_bytes_);
+  claim.bytes = AlignUp(bytes, page_bytes_);
   absl::Status status = ClaimMemory(&claim);
   if (status.ok()) status = ClaimAddresses(&claim);
   if (status.ok()) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "npubank/tests/support/file_faults.h"
+#include "npubank/tests/support/system/file_faults.h"
 #include "npubank/tests/support/temporary_folder.h"
 
 namespace npubank {

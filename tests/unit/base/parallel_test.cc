@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "npubank/lazy_tensor/base/mutex.h"
-#include "npubank/tests/support/no_threads.h"
+#include "npubank/tests/support/system/no_threads.h"
 
 namespace npubank {
 namespace {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "npubank/tests/support/no_threads.h"
+#include "npubank/tests/support/system/no_threads.h"
 
 namespace npubank {
 namespace {

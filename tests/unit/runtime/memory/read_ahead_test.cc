@@ -1,7 +1,6 @@
 #include "npubank/runtime/memory/read_ahead.h"
 
 #include <gtest/gtest.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,6 +11,7 @@
 
 #include "npubank/lazy_tensor/sources/source.h"
 #include "npubank/tests/support/gate.h"
+#include "npubank/tests/support/system/no_threads.h"
 #include "npubank/tests/support/temporary_file.h"
 
 namespace npubank {
@@ -86,30 +86,10 @@ TEST_F(ReadAheadTest, DroppingOneMappingDoesNotWaitForTheOthers) {
   EXPECT_EQ(read_ahead.bytes(), kBytes);
 }
 
-// As long as it lives a new thread cannot have the stack that it asks for.
-class NoMoreThreads {
- public:
-  NoMoreThreads() {
-    pthread_getattr_default_np(&before_);
-    pthread_attr_t huge;
-    pthread_attr_init(&huge);
-    pthread_attr_setstacksize(&huge, size_t{1} << 50);
-    pthread_setattr_default_np(&huge);
-    pthread_attr_destroy(&huge);
-  }
-  ~NoMoreThreads() {
-    pthread_setattr_default_np(&before_);
-    pthread_attr_destroy(&before_);
-  }
-
- private:
-  pthread_attr_t before_;
-};
-
 TEST_F(ReadAheadTest, WithoutAThreadNothingIsReadAheadUntilThereIsOne) {
   ReadAhead read_ahead;
   {
-    const NoMoreThreads none;
+    const NoThreads none;
     read_ahead.Add(mapping_);
     read_ahead.Finish();
     EXPECT_EQ(read_ahead.bytes(), 0u);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "npubank/lazy_tensor/base/align.h"
 #include "npubank/runtime/memory/strategies/placed.h"
 #include "npubank/runtime/memory/strategies/shared_tiles.h"
 #include "npubank/runtime/memory/strategies/tiles.h"
@@ -29,7 +30,7 @@ class Counted : public Strategy {
  public:
   explicit Counted(uint64_t page_bytes) : page_bytes_(page_bytes) {}
   absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, absl::string_view) override {
-    return std::make_unique<CountedBlock>(*this, RoundUp(bytes, page_bytes_));
+    return std::make_unique<CountedBlock>(*this, AlignUp(bytes, page_bytes_));
   }
   uint64_t peak() const { return peak_; }
 
@@ -59,7 +60,7 @@ class CountedTiles : public Strategy {
   explicit CountedTiles(uint64_t page_bytes)
       : tiles_({.tile_bytes = 2 << 20, .page_bytes = page_bytes}) {}
   absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, absl::string_view) override {
-    bytes = RoundUp(bytes, tiles_.options().page_bytes);
+    bytes = AlignUp(bytes, tiles_.options().page_bytes);
     std::vector<Tiles::Piece> pieces;
     for (uint64_t missing = tiles_.Take(bytes, &pieces); missing > 0;
          missing = tiles_.Take(missing, &pieces))

@@ -7,8 +7,8 @@
 // Asked before each such call, as long as the object lives; one at a time, for one thread. `path` is
 // null where the call names a descriptor. It defines the functions itself, for the program it is
 // linked into.
-#ifndef NPUBANK_TESTS_SUPPORT_SYSTEM_CALLS_H_
-#define NPUBANK_TESTS_SUPPORT_SYSTEM_CALLS_H_
+#ifndef NPUBANK_TESTS_SUPPORT_SYSTEM_SYSTEM_CALLS_H_
+#define NPUBANK_TESTS_SUPPORT_SYSTEM_SYSTEM_CALLS_H_
 
 #include <functional>
 #include <utility>
@@ -31,4 +31,4 @@ class SystemCalls {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_TESTS_SUPPORT_SYSTEM_CALLS_H_
+#endif  // NPUBANK_TESTS_SUPPORT_SYSTEM_SYSTEM_CALLS_H_

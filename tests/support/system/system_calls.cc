@@ -1,4 +1,4 @@
-#include "npubank/tests/support/system_calls.h"
+#include "npubank/tests/support/system/system_calls.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -5,8 +5,8 @@
 //
 // It asks for stacks larger than the address space, so that pthread_create itself fails (EAGAIN),
 // for root too. One at a time; threads that run go on.
-#ifndef NPUBANK_TESTS_SUPPORT_NO_THREADS_H_
-#define NPUBANK_TESTS_SUPPORT_NO_THREADS_H_
+#ifndef NPUBANK_TESTS_SUPPORT_SYSTEM_NO_THREADS_H_
+#define NPUBANK_TESTS_SUPPORT_SYSTEM_NO_THREADS_H_
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -42,4 +42,4 @@ class NoThreads {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_TESTS_SUPPORT_NO_THREADS_H_
+#endif  // NPUBANK_TESTS_SUPPORT_SYSTEM_NO_THREADS_H_

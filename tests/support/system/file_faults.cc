@@ -1,4 +1,4 @@
-#include "npubank/tests/support/file_faults.h"
+#include "npubank/tests/support/system/file_faults.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>

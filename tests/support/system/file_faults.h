@@ -6,8 +6,8 @@
 //
 // Armed until it goes out of scope, for every thread; one at a time. It defines the two functions
 // itself, for the program it is linked into.
-#ifndef NPUBANK_TESTS_SUPPORT_FILE_FAULTS_H_
-#define NPUBANK_TESTS_SUPPORT_FILE_FAULTS_H_
+#ifndef NPUBANK_TESTS_SUPPORT_SYSTEM_FILE_FAULTS_H_
+#define NPUBANK_TESTS_SUPPORT_SYSTEM_FILE_FAULTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -36,4 +36,4 @@ class ShortTransfers {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_TESTS_SUPPORT_FILE_FAULTS_H_
+#endif  // NPUBANK_TESTS_SUPPORT_SYSTEM_FILE_FAULTS_H_
