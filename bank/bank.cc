@@ -3,10 +3,12 @@
 #include <new>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "npubank/bank/books/audit.h"
 #include "npubank/bank/books/registry.h"
 #include "npubank/bank/books/report.h"
+#include "npubank/bank/files/snapshot.h"
+#include "npubank/bank/load_walk.h"
 #include "npubank/bank/loader.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
@@ -26,6 +28,26 @@ class OwnedTensorPin final : public Lease::Pin {
   Lease lease_;
 };
 
+// What a bank has that was given none.
+class NoDeviceMemory final : public DeviceMemory {
+ public:
+  absl::StatusOr<std::unique_ptr<DeviceAllocation>> Allocate(uint64_t, absl::string_view) override {
+    return Missing();
+  }
+  absl::Status Write(DeviceAllocation&, ProduceBytes) override { return Missing(); }
+  absl::Status Read(DeviceAllocation&, uint64_t, absl::Span<std::byte>) override {
+    return Missing();
+  }
+  DeviceUsage Usage() const override { return {}; }
+  absl::StatusOr<uint64_t> DriverBytes() const override { return Missing(); }
+
+ private:
+  static absl::Status Missing() {
+    return absl::FailedPreconditionError(
+        "this bank was made without a device memory: give Bank::Create one");
+  }
+};
+
 }  // namespace
 
 struct Bank::Core {
@@ -33,17 +55,16 @@ struct Bank::Core {
   std::shared_ptr<Registry> registry;
   Loader loader;
 
-  absl::Status CheckOwner(const Owner& owner, absl::string_view what) const {
-    if (owner.BelongsTo(registry.get())) return absl::OkStatus();
+  absl::Status CheckOwner(const Owner* owner, absl::string_view what) const {
+    if (owner != nullptr && owner->BelongsTo(registry.get())) return absl::OkStatus();
     return absl::InvalidArgumentError(
         absl::StrCat(what, ": this owner was not added to this bank, or was released"));
   }
   absl::StatusOr<std::vector<uint64_t>> IdsOf(absl::Span<const Owner* const> owners,
                                               absl::string_view what) const;
-  absl::StatusOr<std::vector<OwnedTensor>> TensorsOf(absl::Span<const uint64_t> owners) const;
-  using Leases = absl::StatusOr<std::vector<Lease>>;
-  Leases Load(absl::Span<const uint64_t> owners, const LoadOptions& options) const;
-  Leases LoadAll(absl::Span<const uint64_t> owners, const LoadOptions& options) const;
+  // The leases go with the load where nobody wants them.
+  absl::Status Load(absl::Span<const Owner* const> owners, const LoadOptions& options,
+                    std::vector<Lease>* leases) const;
   absl::StatusOr<HostCopies> CopyToHost(absl::Span<const uint64_t> owners) const;
 };
 
@@ -51,24 +72,10 @@ absl::StatusOr<std::vector<uint64_t>> Bank::Core::IdsOf(absl::Span<const Owner* 
                                                         absl::string_view what) const {
   std::vector<uint64_t> ids;
   for (const Owner* owner : owners) {
-    NPUBANK_RETURN_IF_ERROR(CheckOwner(*owner, what));
+    NPUBANK_RETURN_IF_ERROR(CheckOwner(owner, what));
     ids.push_back(owner->id());
   }
   return ids;
-}
-
-// Owner after owner, each in the order it registered; each tensor once.
-absl::StatusOr<std::vector<OwnedTensor>> Bank::Core::TensorsOf(
-    absl::Span<const uint64_t> owners) const {
-  std::vector<OwnedTensor> all;
-  absl::flat_hash_set<uint64_t> seen;
-  for (const uint64_t owner : owners) {
-    NPUBANK_ASSIGN_OR_RETURN(std::vector<OwnedTensor> tensors, registry->TensorsOf(owner));
-    for (OwnedTensor& tensor : tensors) {
-      if (seen.insert(tensor.uid.value).second) all.push_back(std::move(tensor));
-    }
-  }
-  return all;
 }
 
 // Of what will leave, shared bytes once. Nothrow: of all that is allocated here this is what memory
@@ -95,6 +102,7 @@ Bank::Bank(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 Bank::~Bank() = default;
 
 std::shared_ptr<Bank> Bank::Create(std::shared_ptr<DeviceMemory> device, BankOptions options) {
+  if (device == nullptr) device = std::make_shared<NoDeviceMemory>();
   auto registry = std::make_shared<Registry>(device, options.keep_unowned);
   Loader loader(device, registry, options);
   return std::shared_ptr<Bank>(new Bank(
@@ -108,7 +116,7 @@ Owner Bank::AddOwner(absl::string_view name, OwnerOptions options) {
 
 absl::StatusOr<Registration> Bank::Register(const Owner& owner, LazyTensor tensor,
                                             absl::string_view name) {
-  NPUBANK_RETURN_IF_ERROR(core_->CheckOwner(owner, absl::StrCat("registering '", name, "'")));
+  NPUBANK_RETURN_IF_ERROR(core_->CheckOwner(&owner, absl::StrCat("registering '", name, "'")));
   Description way_back = tensor.description();
   const RecipePtr recipe = tensor.recipe();
   const std::shared_ptr<const SourceIndex> index = core_->registry->IndexOf(owner.id());
@@ -123,10 +131,14 @@ absl::StatusOr<Registration> Bank::Register(const Owner& owner, LazyTensor tenso
 
 absl::StatusOr<std::vector<Lease>> Bank::Load(absl::Span<const Owner* const> owners,
                                               const LoadOptions& options) {
-  NPUBANK_ASSIGN_OR_RETURN(const std::vector<uint64_t> ids, core_->IdsOf(owners, "loading"));
-  Core::Leases leases = core_->Load(ids, options);
-  core_->device->Trim();  // staging rings, and what a failed load has freed
+  std::vector<Lease> leases;
+  NPUBANK_RETURN_IF_ERROR(core_->Load(owners, options, &leases));
   return leases;
+}
+
+absl::Status Bank::EvaluateAndAllocate(absl::Span<const Owner* const> owners,
+                                       const LoadOptions& options) {
+  return core_->Load(owners, options, nullptr);
 }
 
 absl::StatusOr<Lease> Bank::Load(absl::string_view name, LazyTensor tensor,
@@ -137,47 +149,24 @@ absl::StatusOr<Lease> Bank::Load(absl::string_view name, LazyTensor tensor,
   return Lease(std::make_shared<OwnedTensorPin>(std::move(owner), std::move(leases.front())));
 }
 
-Bank::Core::Leases Bank::Core::Load(absl::Span<const uint64_t> ids,
-                                    const LoadOptions& options) const {
-  NPUBANK_RETURN_IF_ERROR(registry->BeginLoad(ids));
-  Leases leases = LoadAll(ids, options);
-  registry->EndLoad(ids, leases.ok());  // what sleepers brought back before a failure goes again
-  return leases;
+absl::Status Bank::Core::Load(absl::Span<const Owner* const> owners, const LoadOptions& options,
+                              std::vector<Lease>* leases) const {
+  for (const Owner* owner : owners) NPUBANK_RETURN_IF_ERROR(CheckOwner(owner, "loading"));
+  absl::Status status;
+  {
+    LoadWalk walk(*registry, loader, owners);
+    status = walk.Run(options);
+    if (status.ok() && leases != nullptr) *leases = walk.TakeLeases();
+  }
+  device->Trim();  // staging rings, and what a failed load has freed
+  return status;
 }
 
-Bank::Core::Leases Bank::Core::LoadAll(absl::Span<const uint64_t> ids,
-                                       const LoadOptions& options) const {
-  NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnedTensor> tensors, TensorsOf(ids));
-  std::vector<SourceIndex::Use> uses;  // a file is opened once for all of the load
-  for (const uint64_t id : ids) uses.emplace_back(registry->IndexOf(id));
-  LoadProgress progress;
-  for (const OwnedTensor& tensor : tensors) {
-    if (!tensor.resident) progress.bytes_total += tensor.bytes;
-  }
-  const std::unique_ptr<ImportPlan> imports = loader.PlanImports(tensors);
-  std::vector<Lease> leases;
-  leases.reserve(tensors.size());
-  for (const OwnedTensor& tensor : tensors) {
-    if (options.cancelled && options.cancelled()) {
-      return absl::CancelledError(absl::StrCat("cancelled before tensor '", tensor.name, "'"));
-    }
-    absl::StatusOr<Lease> lease = loader.MakeResident(tensor.uid, options.cancelled);
-    for (const uint64_t id : ids) {
-      if (registry->HasOwner(id)) continue;
-      return absl::CancelledError(
-          absl::StrCat("the owner was released while tensor '", tensor.name, "' was loading"));
-    }
-    NPUBANK_RETURN_IF_ERROR(lease.status());
-    leases.push_back(*std::move(lease));
-    if (tensor.resident) continue;
-    progress.bytes_done += tensor.bytes;
-    progress.tensor = tensor.name;
-    if (options.progress) options.progress(progress);
-  }
-  return leases;
+absl::StatusOr<Lease> Bank::Get(Uid uid) {
+  NPUBANK_ASSIGN_OR_RETURN(AdmittedLoad load, core_->loader.Admit({uid}, "", {}));
+  NPUBANK_RETURN_IF_ERROR(core_->loader.MakeResident(uid, load.leases.front(), *load.pass, {}));
+  return std::move(load.leases.front());
 }
-
-absl::StatusOr<Lease> Bank::Get(Uid uid) { return core_->loader.MakeResident(uid, {}); }
 
 absl::Status Bank::Read(Uid uid, uint64_t offset, absl::Span<std::byte> out) {
   NPUBANK_ASSIGN_OR_RETURN(const Lease lease, Get(uid));
@@ -204,6 +193,18 @@ absl::StatusOr<SleepReport> Bank::Sleep(absl::Span<const Owner* const> owners,
   return report;
 }
 
+absl::StatusOr<uint64_t> Bank::DropHostCopies(absl::Span<const Owner* const> owners) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<uint64_t> ids,
+                           core_->IdsOf(owners, "dropping host copies"));
+  return core_->registry->DropCopies(ids);
+}
+
+absl::Status Bank::SetBudget(uint64_t bytes) {
+  absl::Status status = core_->loader.SetBudget(bytes);
+  core_->device->Trim();
+  return status;
+}
+
 bool Bank::Evict(uint64_t bytes) {
   const bool evicted = core_->registry->EvictFor(bytes);
   core_->device->Trim();
@@ -218,7 +219,11 @@ uint64_t Bank::Trim() {
 
 BankTotals Bank::Totals() const {
   BankTotals totals = TotalsOf(*core_->registry);
-  totals.budget_used = core_->loader.budget_used();
+  const Admission::Usage budget = core_->loader.budget();
+  totals.budget = budget.limit;
+  totals.budget_used = budget.used;
+  totals.waits_for_room = budget.waits;
+  totals.waits += budget.waits;
   return totals;
 }
 

@@ -9,193 +9,129 @@
 //
 // One weight by itself: bank->Load("demo", tensor) gives its lease.
 //
-// Register: the first time a uid is seen the bank keeps the recipe; after that (a hit) the incoming
-// tensor is detached at once, and the bank keeps its recipe only if the tensor has left the device
-// and nothing better brings it back. Load: wakes the owners that sleep; each of their tensors that is
-// not resident yet is allocated on the device, evaluated straight into it, published, leased to the
-// caller, and its recipe detached; one evaluation per uid, whoever asks, and the others wait for it
-// and get the same Status. Get: the same for one tensor.
-//
 // Ownership: an Owner (one per submodel) keeps its tensors known; dropping it releases them, and a
 // uid without owner or lease gives its device bytes back. A Lease pins: while it lives the bytes do
 // not move, also after its owner is gone. Owners and leases keep the bank alive.
-// Threads: every method, from any thread. Nothing slow happens under a lock. Evaluation and
-// allocation order is registration order.
-// Errors: each names the tensor. A failed evaluation leaves no allocation, the tensor keeps its
-// recipe and the next Load or Get tries again. AlreadyExists: two digests behind one
-// uid; never shared.
+// Threads: every method, from any thread. Nothing slow happens under a lock. One evaluation per uid,
+// whoever asks; the others wait for it and get the same Status. Evaluation and allocation order is
+// registration order.
+// Errors: each names the tensor, or the load. A failed evaluation leaves no allocation, the tensor
+// keeps its recipe and the next Load or Get tries again.
 // Room: with a budget, or when the driver has no more memory, idle tensors leave the device: first
 // those nobody owns, then those used longest ago, the cheapest to bring back first; one that is
-// leased, or that cannot be brought back, never does. A load keeps what it has loaded until it ends,
-// so a model that is larger than the budget is refused; what it had evaluated by then stays, idle,
-// until its owner goes or room is needed. ResourceExhausted names the largest holders when there is
-// not enough: drop an owner or put it to sleep.
-// Cost: a Register that hits is one hash look-up.
+// leased, or that cannot be brought back, never does. A load is admitted as a whole before its first
+// evaluation (bank/books/admission.h), waits while other loads may give up the room it needs, and is
+// refused when none may: ResourceExhausted, with the load, its sum, the budget and the largest
+// holders. Drop an owner, put one to sleep, or raise the budget.
 #ifndef NPUBANK_BANK_BANK_H_
 #define NPUBANK_BANK_BANK_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "npubank/bank/books/audit.h"
+#include "npubank/bank/bank_options.h"
+#include "npubank/bank/books/results.h"
 #include "npubank/bank/device_memory.h"
-#include "npubank/bank/files/snapshot.h"
 #include "npubank/bank/lease.h"
 #include "npubank/bank/owner.h"
-#include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/lazy_tensor.h"
 
 namespace npubank {
 
-class CacheFile;
-
-struct BankOptions {
-  // Threads for evaluation; null evaluates inline on the calling thread.
-  std::shared_ptr<Workers> workers = nullptr;
-  // Device bytes that tensors may take, as the strategy rounds them. Over it, idle tensors leave.
-  uint64_t budget_bytes = ~uint64_t{0};
-  // Tensors that nobody owns or leases stay until their room is needed, so that a model that comes
-  // again finds them. Off: they go back to the device at once.
-  bool keep_unowned = false;
-  // Tensors with equal bytes share one allocation although their recipes or files differ. Each new
-  // tensor is sampled, and compared in full with those that look like it (bank/content.h).
-  bool share_content = true;
-  // Evaluated tensors of earlier runs (bank/files/cache_file.h); Save it when the models are loaded.
-  std::shared_ptr<CacheFile> cache = nullptr;
-  // For tests: what is used in place of a content's sample, to make tensors look alike that do not.
-  std::function<Digest(const Digest&)> content_hash_hook = nullptr;
-};
-
-// What an owner can do for the bank later.
-struct OwnerOptions {
-  // Where the stored parts of what this owner registers are found: its files stay open during a load
-  // and are opened again when an evicted tensor is wanted. A tensor whose parts are not in it, or
-  // that is registered without one, leaves the device only for a Sleep that keeps host copies (a
-  // described tensor brings its own index).
-  std::shared_ptr<const SourceIndex> index = nullptr;
-};
-
-struct SleepOptions {
-  // Copy what leaves to host memory first: waking then needs neither the checkpoint nor a
-  // transformation. The copies stay until a Load has succeeded.
-  bool keep_host_copy = false;
-};
-
-// In device bytes, as the strategy rounds them. Equal contents that share an allocation count once,
-// and stay when any of them stays.
-struct SleepReport {
-  uint64_t bytes_given_back = 0;
-  uint64_t bytes_of_others_awake = 0;   // stay: an owner that is awake has them too
-  uint64_t bytes_leased = 0;            // stay: somebody runs on them
-  uint64_t bytes_without_way_back = 0;  // stay: an owner cannot bring them back, no host copy
-};
-
-struct Registration {
-  Uid uid;
-  bool hit = false;  // known already: the incoming tensor has been detached
-};
-
-struct LoadProgress {
-  uint64_t bytes_done = 0;
-  uint64_t bytes_total = 0;  // of the tensors this call will evaluate or wait for
-  absl::string_view tensor;  // the one just finished
-};
-
-struct LoadOptions {
-  std::function<void(const LoadProgress&)> progress;  // on the calling thread, after each tensor
-  // Asked between tiles, from any worker, and while this call waits for another's evaluation.
-  std::function<bool()> cancelled;
-};
-
-struct BankTotals {
-  uint64_t unique_tensors = 0;
-  uint64_t unique_bytes = 0;    // W: of every uid that is known
-  uint64_t resident_bytes = 0;  // of those that are resident, as asked for
-  uint64_t device_bytes = 0;    // the same, as the strategy rounds them
-  uint64_t registrations = 0;   // since the bank was made
-  uint64_t hits = 0;
-  // Over live owners: the sum of the bytes each uses, minus the unique bytes among them.
-  uint64_t shared_bytes_saved = 0;
-  uint64_t evaluations = 0;          // that succeeded
-  uint64_t waits = 0;                // for another caller's evaluation, or for what it evicts
-  uint64_t content_bytes_saved = 0;  // device bytes that equal contents share
-  uint64_t evictions = 0;
-  // How the evaluations came by their bytes; the rest was copied or imported as it is stored.
-  uint64_t transformations = 0;
-  uint64_t cache_hits = 0;
-  uint64_t budget_used = 0;  // of BankOptions::budget_bytes
-};
+struct AuditReport;   // bank/books/audit.h
+struct BankSnapshot;  // bank/files/snapshot.h
 
 class Bank : public std::enable_shared_from_this<Bank> {
  public:
+  // Without a device memory the bank can be made and asked, and every load is FailedPrecondition.
   static std::shared_ptr<Bank> Create(std::shared_ptr<DeviceMemory> device, BankOptions options);
   ~Bank();
 
+  // Who will register; the name is for reports and errors and need not be unique.
   Owner AddOwner(absl::string_view name, OwnerOptions options);
   Owner AddOwner(absl::string_view name) { return AddOwner(name, OwnerOptions()); }
+
+  // Makes `tensor` known as one of the owner's. The first time a uid is seen the bank keeps its
+  // recipe; after that (a hit) the incoming tensor is detached at once, and the bank keeps its recipe
+  // only if the tensor has left the device and nothing better brings it back. AlreadyExists: two
+  // digests behind one uid, never shared. FailedPrecondition: a detached tensor that is not known,
+  // or an owner that was released meanwhile. InvalidArgument: not an owner of this bank. Cost: for a
+  // hit one hash look-up.
   absl::StatusOr<Registration> Register(const Owner& owner, LazyTensor tensor,
                                         absl::string_view name);
+
   // Makes everything of these owners resident and returns the leases: owner after owner, each in the
-  // order it registered, each tensor once. What was made resident stays leased from that moment on,
-  // so nothing of a load is evicted before its caller has it. Owners that sleep are awake afterwards.
-  // Several owners are one load: progress counts all of them.
-  // When it fails, naming the tensor, those that slept sleep on with all they kept, unless another
-  // Load of theirs succeeds: DataLoss or FailedPrecondition when a source is not what it was when it
-  // was registered, NotFound, or what else its index says, when it is not there any more: register
-  // it again from where it is now. Cancelled when an owner is released meanwhile.
+  // order it registered, each tensor once. Each tensor that is not resident yet is allocated on the
+  // device, evaluated straight into it, published, and its recipe detached; it is leased from that
+  // moment on, so nothing of a load is evicted before its caller has it. Owners that sleep are awake
+  // afterwards. Several owners are one load: one admission, one progress.
+  // When it fails, those that slept sleep on with all they kept, unless another Load of theirs
+  // succeeds; what it had evaluated for those awake stays, idle. ResourceExhausted: no room, see
+  // above. DataLoss or FailedPrecondition when a source is not what it was when it was registered,
+  // NotFound, or what else its index says, when it is not there any more: register it again from where
+  // it is now. Cancelled, also when an owner is released meanwhile. InvalidArgument: not an
+  // owner of this bank.
   absl::StatusOr<std::vector<Lease>> Load(absl::Span<const Owner* const> owners,
                                           const LoadOptions& options = {});
   absl::StatusOr<std::vector<Lease>> Load(const Owner& owner, const LoadOptions& options = {}) {
     return Load({&owner}, options);
   }
   // One weight: registered under an owner of this name, which the lease and its copies keep and
-  // which goes with the last of them.
+  // which goes with the last of them. Errors: those of Register and Load; no owner is left then.
   absl::StatusOr<Lease> Load(absl::string_view name, LazyTensor tensor,
                              const LoadOptions& options = {});
   // A Load whose leases are dropped: everything is resident, and may leave again for others' room.
   absl::Status EvaluateAndAllocate(absl::Span<const Owner* const> owners,
-                                   const LoadOptions& options = {}) {
-    return Load(owners, options).status();
-  }
+                                   const LoadOptions& options = {});
   absl::Status EvaluateAndAllocate(const Owner& owner, const LoadOptions& options = {}) {
     return EvaluateAndAllocate({&owner}, options);
   }
   // A load of one tensor that is registered, whoever owns it; nobody is woken. NotFound for a uid
-  // that nobody registered or everybody released.
+  // that nobody registered or everybody released; else the errors of Load. Cost, for what is
+  // resident: one hash look-up.
   absl::StatusOr<Lease> Get(Uid uid);
   // Copies [offset, offset + out.size()) of the tensor's device bytes to the host, as Get makes
   // them resident. OutOfRange beyond the end.
   absl::Status Read(Uid uid, uint64_t offset, absl::Span<std::byte> out);
 
   // Gives the device bytes of what only sleeping owners have back. Leases that are alive keep
-  // theirs. All of the owners sleep afterwards, or, when it fails, those that slept before. What
-  // stays for an owner who is awake, or for a lease, stays when that goes as well, until room is
-  // needed or Sleep is called again.
+  // theirs. All of the owners sleep afterwards, or, when it fails, those that slept before:
+  // FailedPrecondition for an owner that was released meanwhile, InvalidArgument for one that is not
+  // of this bank, and what a host copy fails with. What stays for an owner who is awake, or for a
+  // lease, stays when that goes as well, until room is needed or Sleep is called again.
   absl::StatusOr<SleepReport> Sleep(absl::Span<const Owner* const> owners,
                                     const SleepOptions& options = {});
   absl::StatusOr<SleepReport> Sleep(const Owner& owner, const SleepOptions& options = {}) {
     return Sleep({&owner}, options);
   }
+  // Drops the host copies that a Sleep of these owners kept, of what can come back without them;
+  // returns the host bytes given back. InvalidArgument, FailedPrecondition: as Sleep.
+  absl::StatusOr<uint64_t> DropHostCopies(absl::Span<const Owner* const> owners);
+
   // Makes room for memory that is not the bank's: idle tensors of at least `bytes` leave the device.
   // False, and nothing has left, when there are not as many.
   bool Evict(uint64_t bytes);
+  // Another budget from now on. What is idle leaves when more is in use; when that is not enough,
+  // nothing leaves, the budget stays as it was, and ResourceExhausted names the largest holders. A
+  // larger one lets in who waits for room.
+  absl::Status SetBudget(uint64_t bytes);
   // Drops what nobody owns any more (keep_unowned); returns the device bytes given back.
   uint64_t Trim();
 
+  // Counts, of one moment. Cost: a walk over all tensors.
   BankTotals Totals() const;
-  // Everything, for bank-inspect.
+  // Everything, for bank-inspect (bank/files/snapshot.h), of one moment. Cost: as Totals.
   BankSnapshot Snapshot() const;
-  // Proves the books: see audit.h. `other_device_bytes` is what others hold through the same
-  // DeviceMemory (activation arenas, caches), as their allocations' reserved_bytes() say. Source
+  // Proves the books: see bank/books/audit.h. `other_device_bytes` is what others hold through the
+  // same DeviceMemory (activation arenas, caches), as their allocations' reserved_bytes() say. Source
   // bytes are counted for the whole process: name the banks beside this one that may hold any, or
-  // that share its DeviceMemory.
+  // that share its DeviceMemory. Meant for a moment in which nothing is being loaded.
   AuditReport Audit(uint64_t other_device_bytes = 0,
                     absl::Span<const Bank* const> neighbours = {}) const;
 

@@ -16,15 +16,47 @@ namespace {
 
 constexpr uint64_t kPiece = 256 << 10;  // stays in a core's cache between reading and writing
 
+// What a recipe is when its bytes lie in a file as they are; else null.
+const ConstantOp* ConstantOfFile(const Recipe& recipe) {
+  const auto* constant = std::get_if<ConstantOp>(&recipe.op());
+  return constant != nullptr && constant->hold->source().persistent() ? constant : nullptr;
+}
+
 }  // namespace
 
 Evaluator::Evaluator(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Workers> workers)
     : device_(std::move(device)), workers_(std::move(workers)) {}
 
+std::optional<ImportRange> Evaluator::RangeToImport(const Recipe& recipe) const {
+  const ConstantOp* constant = ConstantOfFile(recipe);
+  if (constant == nullptr) return std::nullopt;
+  const Source& source = constant->hold->source();
+  const uint64_t bytes = recipe.type().bytes();
+  if (!device_->CanImport(source, constant->offset, bytes)) return std::nullopt;
+  return ImportRange{.source = source.identity(), .offset = constant->offset, .bytes = bytes};
+}
+
+std::optional<ImportRange> Evaluator::RangeToImport(const CachedBytes& cached) const {
+  if (!device_->CanImport(*cached.file, cached.offset, cached.bytes)) return std::nullopt;
+  return ImportRange{
+      .source = cached.file->identity(), .offset = cached.offset, .bytes = cached.bytes};
+}
+
+// The source is not open yet: what the device says of all sources has to do.
+std::optional<ImportRange> Evaluator::RangeToImport(const Description& description,
+                                                    uint64_t bytes) const {
+  const DeviceMemoryTraits traits = device_->traits();
+  const std::optional<StoredConstant> stored = description.Stored();
+  if (!traits.imports || !stored.has_value() || stored->offset % traits.argument_alignment != 0) {
+    return std::nullopt;
+  }
+  return ImportRange{.source = stored->identity, .offset = stored->offset, .bytes = bytes};
+}
+
 absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Import(const Recipe& recipe,
                                                                     const std::string& name) const {
-  const auto* constant = std::get_if<ConstantOp>(&recipe.op());
-  if (constant == nullptr || !constant->hold->source().persistent()) {
+  const ConstantOp* constant = ConstantOfFile(recipe);
+  if (constant == nullptr) {
     return absl::UnimplementedError("only a constant in a file can be imported");
   }
   return device_->Import(constant->hold->shared_source(), constant->offset, recipe.type().bytes(),

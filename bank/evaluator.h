@@ -18,6 +18,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -25,6 +26,7 @@
 #include "npubank/bank/files/cache_file.h"
 #include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe_list.h"
 
 namespace npubank {
 
@@ -32,6 +34,10 @@ class Evaluator {
  public:
   Evaluator(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Workers> workers);
 
+  // Where Import is expected to succeed; costs a look-up.
+  std::optional<ImportRange> RangeToImport(const Recipe& recipe) const;
+  std::optional<ImportRange> RangeToImport(const CachedBytes& cached) const;
+  std::optional<ImportRange> RangeToImport(const Description& description, uint64_t bytes) const;
   absl::StatusOr<std::shared_ptr<DeviceAllocation>> Import(const Recipe& recipe,
                                                            const std::string& name) const;
   absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluate(

@@ -5,7 +5,6 @@
 #include <utility>
 #include <variant>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/content.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
@@ -16,7 +15,7 @@ namespace {
 
 // An allocation and what it took of the budget; the allocation goes first.
 struct Block {
-  Reservation room;
+  Admission::Room room;
   std::shared_ptr<DeviceAllocation> memory;
 };
 
@@ -48,79 +47,93 @@ Loader::Loader(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Registry> r
                const BankOptions& options)
     : device_(device),
       registry_(std::move(registry)),
-      budget_(std::make_shared<Budget>(options.budget_bytes)),
+      admission_(std::make_shared<Admission>(options.budget_bytes)),
       evaluator_(std::move(device), options.workers),
       cache_(options.cache),
       share_content_(options.share_content),
       content_hash_hook_(options.content_hash_hook) {}
 
-absl::StatusOr<Lease> Loader::MakeResident(Uid uid, const Cancelled& cancelled) const {
+// The tensors are looked up anew after each wait: who waits holds no lease, and what was missing may
+// have come meanwhile.
+absl::StatusOr<AdmittedLoad> Loader::Admit(absl::Span<const Uid> uids, absl::string_view what,
+                                           const Cancelled& cancelled) const {
+  for (;;) {
+    const uint64_t departures = registry_->departures();
+    NPUBANK_ASSIGN_OR_RETURN(FoundTensors found, registry_->Find(uids));
+    Needs needs;
+    for (const MissingTensor& tensor : found.missing) Plan(tensor, needs);
+    Admission::Answer answer = admission_->Ask(needs.room);
+    if (answer.pass != nullptr) {
+      return AdmittedLoad{std::move(answer.pass), device_->PlanImports(needs.imports),
+                          std::move(found.leases)};
+    }
+    const std::string load = what.empty()
+                                 ? absl::StrCat("tensor '", found.missing.front().name, "'")
+                                 : std::string(what);
+    NPUBANK_RETURN_IF_ERROR(
+        Annotate(AwaitRoom(needs.room, answer, departures, found, cancelled), load));
+  }
+}
+
+absl::Status Loader::AwaitRoom(uint64_t bytes, const Admission::Answer& answer, uint64_t departures,
+                               FoundTensors& found, const Cancelled& cancelled) const {
+  if (registry_->EvictFor(answer.missing)) return absl::OkStatus();
+  const uint64_t evictable = registry_->EvictableBytes();
+  found = FoundTensors();
+  if (registry_->AwaitDeparture(departures)) return absl::OkStatus();
+  if (answer.may_come > 0 && answer.missing <= evictable + answer.may_come) {
+    if (admission_->AwaitChange(answer.seen, cancelled)) return absl::OkStatus();
+    return absl::CancelledError("cancelled while it waited for room");
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "it needs ", bytes, " bytes on the device, ", answer.missing,
+      " more than are free of the budget of ", admission_->usage().limit, "; ",
+      registry_->LargestHolders(), ": drop an owner, put one to sleep, or raise the budget"));
+}
+
+// In the order in which Load tries.
+void Loader::Plan(const MissingTensor& tensor, Needs& needs) const {
+  std::optional<ImportRange> range;
+  const bool copied = tensor.recipe == nullptr && tensor.has_host_copy;
+  const std::optional<CachedBytes> cached =
+      copied ? std::nullopt : FindInCache(CacheKey(tensor.digest, tensor.stamp), tensor.bytes);
+  if (cached.has_value()) {
+    range = evaluator_.RangeToImport(*cached);
+  } else if (tensor.recipe != nullptr) {
+    range = evaluator_.RangeToImport(*tensor.recipe);
+  } else if (!copied && tensor.description) {
+    range = evaluator_.RangeToImport(tensor.description, tensor.bytes);
+  }
+  if (range.has_value()) {
+    needs.imports.push_back(*range);
+  } else {
+    needs.room += tensor.room;
+  }
+}
+
+std::optional<CachedBytes> Loader::FindInCache(const Digest& cache_key, uint64_t bytes) const {
+  if (cache_ == nullptr || bytes == 0) return std::nullopt;
+  return cache_->Find(cache_key, bytes);
+}
+
+absl::Status Loader::MakeResident(Uid uid, Lease& lease, Admission::Pass& pass,
+                                  const Cancelled& cancelled) const {
+  if (lease) return absl::OkStatus();
   NPUBANK_ASSIGN_OR_RETURN(Acquired acquired, registry_->Acquire(uid, cancelled));
-  if (auto* lease = std::get_if<Lease>(&acquired)) return std::move(*lease);
-  return Run(*std::get<std::unique_ptr<Evaluation>>(acquired), cancelled);
+  if (auto* resident = std::get_if<Lease>(&acquired)) {
+    lease = std::move(*resident);
+    return absl::OkStatus();
+  }
+  NPUBANK_ASSIGN_OR_RETURN(lease,
+                           Run(*std::get<std::unique_ptr<Evaluation>>(acquired), pass, cancelled));
+  return absl::OkStatus();
 }
 
-// What a tensor of a load is made of, as far as that says where it is imported from.
-struct Loader::Wanted {
-  Digest cache_key;
-  uint64_t bytes = 0;
-  RecipePtr recipe;         // or, when null,
-  Description description;  // of the first owner who has one
-
-  std::optional<ImportRange> StoredRange() const {
-    if (recipe == nullptr) {
-      const std::optional<StoredConstant> stored = description.Stored();
-      if (!stored.has_value()) return std::nullopt;
-      return ImportRange{stored->identity, stored->offset, bytes};
-    }
-    const auto* constant = std::get_if<ConstantOp>(&recipe->op());
-    if (constant == nullptr) return std::nullopt;
-    return ImportRange{constant->hold->source().identity(), constant->offset, bytes};
-  }
-};
-
-std::vector<Loader::Wanted> Loader::WantedOf(absl::Span<const OwnedTensor> tensors) const {
-  absl::flat_hash_set<uint64_t> uids;
-  for (const OwnedTensor& tensor : tensors) {
-    if (!tensor.resident) uids.insert(tensor.uid.value);
-  }
-  std::vector<Wanted> wanted;
-  registry_->Look([&](const Registry::Books& books) {
-    for (const Entry* entry : books.entries) {
-      if (!uids.contains(entry->uid.value)) continue;
-      Wanted& tensor = wanted.emplace_back();
-      tensor.cache_key = CacheKey(entry->digest, entry->stamp);
-      tensor.bytes = entry->type.bytes();
-      tensor.recipe = entry->recipe;
-      if (entry->recipe != nullptr || entry->host_copy != nullptr) continue;
-      for (const Ownership& ownership : entry->owners) {
-        if (!tensor.description) tensor.description = ownership.way_back;
-      }
-    }
-  });
-  return wanted;
-}
-
-// A tensor in the cache is imported from there.
-std::unique_ptr<ImportPlan> Loader::PlanImports(absl::Span<const OwnedTensor> tensors) const {
-  if (!device_->traits().imports) return nullptr;
-  std::vector<ImportRange> ranges;
-  for (const Wanted& tensor : WantedOf(tensors)) {
-    if (tensor.bytes == 0) continue;
-    if (const std::optional<ImportRange> stored = tensor.StoredRange()) {
-      ranges.push_back(*stored);
-    } else if (cache_ != nullptr) {
-      if (const std::optional<CachedBytes> cached = cache_->Find(tensor.cache_key, tensor.bytes))
-        ranges.push_back({cached->file->identity(), cached->offset, cached->bytes});
-    }
-  }
-  return device_->PlanImports(ranges);
-}
-
-absl::StatusOr<Lease> Loader::Run(Evaluation& evaluation, const Cancelled& cancelled) const {
+absl::StatusOr<Lease> Loader::Run(Evaluation& evaluation, Admission::Pass& pass,
+                                  const Cancelled& cancelled) const {
   const auto start = std::chrono::steady_clock::now();
   absl::StatusOr<Loaded> loaded =
-      Load(evaluation, [&] { return evaluation.abandoned() || (cancelled && cancelled()); });
+      Load(evaluation, pass, [&] { return evaluation.abandoned() || (cancelled && cancelled()); });
   if (!loaded.ok()) {
     const absl::Status status =
         Annotate(loaded.status(), absl::StrCat("tensor '", evaluation.name(), "'"));
@@ -138,7 +151,7 @@ absl::StatusOr<Lease> Loader::Run(Evaluation& evaluation, const Cancelled& cance
   return lease;
 }
 
-absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation,
+absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation, Admission::Pass& pass,
                                             const Cancelled& cancelled) const {
   Loaded loaded;
   const uint64_t bytes = evaluation.type().bytes();
@@ -146,18 +159,18 @@ absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation,
   if (recipe == nullptr) {
     const WayBack way = evaluation.way_back();
     if (way.host_copy != nullptr) {
-      NPUBANK_ASSIGN_OR_RETURN(loaded.memory, Place(bytes, [&] {
+      NPUBANK_ASSIGN_OR_RETURN(loaded.memory, Place(bytes, pass, [&] {
                                  return evaluator_.Copy(
                                      absl::MakeConstSpan(way.host_copy.get(), bytes),
                                      evaluation.name());
                                }));
       return loaded;
     }
-    NPUBANK_ASSIGN_OR_RETURN(const bool cached, LoadFromCache(evaluation, loaded));
+    NPUBANK_ASSIGN_OR_RETURN(const bool cached, LoadFromCache(evaluation, pass, loaded));
     if (cached) return loaded;
     NPUBANK_ASSIGN_OR_RETURN(recipe, Make(way.descriptions, evaluation.digest()));
   } else {
-    NPUBANK_ASSIGN_OR_RETURN(const bool cached, LoadFromCache(evaluation, loaded));
+    NPUBANK_ASSIGN_OR_RETURN(const bool cached, LoadFromCache(evaluation, pass, loaded));
     if (cached) return loaded;
   }
   const bool transforms = !std::holds_alternative<ConstantOp>(recipe->op());
@@ -166,22 +179,22 @@ absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation,
   const std::string& name = evaluation.name();
   NPUBANK_ASSIGN_OR_RETURN(loaded.memory,
                            ImportOrPlace(
-                               bytes, [&] { return evaluator_.Import(*recipe, name); },
+                               bytes, pass, [&] { return evaluator_.Import(*recipe, name); },
                                [&] { return evaluator_.Evaluate(*recipe, name, cancelled); }));
   return loaded;
 }
 
-absl::StatusOr<bool> Loader::LoadFromCache(const Evaluation& evaluation, Loaded& loaded) const {
+absl::StatusOr<bool> Loader::LoadFromCache(const Evaluation& evaluation, Admission::Pass& pass,
+                                           Loaded& loaded) const {
   const uint64_t bytes = evaluation.type().bytes();
-  if (cache_ == nullptr || bytes == 0) return false;
-  const std::optional<CachedBytes> cached =
-      cache_->Find(CacheKey(evaluation.digest(), evaluation.stamp()), bytes);
+  const Digest cache_key = CacheKey(evaluation.digest(), evaluation.stamp());
+  const std::optional<CachedBytes> cached = FindInCache(cache_key, bytes);
   if (!cached.has_value()) return false;
   MemoryOr memory = ImportOrPlace(
-      bytes, [&] { return evaluator_.Import(*cached, evaluation.name()); },
+      bytes, pass, [&] { return evaluator_.Import(*cached, evaluation.name()); },
       [&] { return evaluator_.Fetch(*cached, evaluation.name()); });
   if (absl::IsDataLoss(memory.status())) {
-    cache_->Distrust(CacheKey(evaluation.digest(), evaluation.stamp()), memory.status());
+    cache_->Distrust(cache_key, memory.status());
     return false;
   }
   NPUBANK_RETURN_IF_ERROR(memory.status());  // the device's, which evaluating would meet as well
@@ -191,25 +204,27 @@ absl::StatusOr<bool> Loader::LoadFromCache(const Evaluation& evaluation, Loaded&
 }
 
 // A cache that cannot be written costs the next start some time; its report says so.
-void Loader::AddToCache(const Digest& cache_key, DeviceAllocation& memory) const {
-  (void)cache_->Add(cache_key, memory.bytes(), [&](uint64_t offset, absl::Span<std::byte> out) {
+void Loader::AddToCache(const Digest& digest, DeviceAllocation& memory) const {
+  (void)cache_->Add(digest, memory.bytes(), [&](uint64_t offset, absl::Span<std::byte> out) {
     return device_->Read(memory, offset, out);
   });
 }
 
-Loader::MemoryOr Loader::ImportOrPlace(uint64_t bytes, absl::FunctionRef<MemoryOr()> import,
+Loader::MemoryOr Loader::ImportOrPlace(uint64_t bytes, Admission::Pass& pass,
+                                       absl::FunctionRef<MemoryOr()> import,
                                        absl::FunctionRef<MemoryOr()> produce) const {
   if (bytes == 0) return std::shared_ptr<DeviceAllocation>();
   MemoryOr memory = import();
   const absl::Status& status = memory.status();
   const bool write = absl::IsUnimplemented(status) || absl::IsFailedPrecondition(status) ||
                      absl::IsResourceExhausted(status);
-  return write ? Place(bytes, produce) : std::move(memory);
+  return write ? Place(bytes, pass, produce) : std::move(memory);
 }
 
-Loader::MemoryOr Loader::Place(uint64_t bytes, absl::FunctionRef<MemoryOr()> produce) const {
-  Reservation room(budget_);
-  NPUBANK_RETURN_IF_ERROR(MakeRoom(room, bytes));
+Loader::MemoryOr Loader::Place(uint64_t bytes, Admission::Pass& pass,
+                               absl::FunctionRef<MemoryOr()> produce) const {
+  std::optional<Admission::Room> room;
+  NPUBANK_RETURN_IF_ERROR(MakeRoom([&] { return pass.Take(bytes, room); }));
   uint64_t seen = 0;
   const auto attempt = [&] {
     seen = registry_->departures();
@@ -225,29 +240,30 @@ Loader::MemoryOr Loader::Place(uint64_t bytes, absl::FunctionRef<MemoryOr()> pro
         absl::StrCat(memory.status().message(), "; ", registry_->LargestHolders()));
   }
   NPUBANK_RETURN_IF_ERROR(memory.status());
-  NPUBANK_RETURN_IF_ERROR(MakeRoom(room, (*memory)->reserved_bytes()));
-  auto block = std::make_shared<Block>(Block{std::move(room), *std::move(memory)});
+  const uint64_t reserved = (*memory)->reserved_bytes();
+  NPUBANK_RETURN_IF_ERROR(MakeRoom([&] { return pass.Grow(*room, reserved); }));
+  auto block = std::make_shared<Block>(Block{*std::move(room), *std::move(memory)});
   DeviceAllocation* const allocation = block->memory.get();
   return std::shared_ptr<DeviceAllocation>(std::move(block), allocation);
 }
 
-absl::Status Loader::MakeRoom(Reservation& room, uint64_t bytes) const {
+absl::Status Loader::MakeRoom(absl::FunctionRef<uint64_t()> missing_bytes) const {
   for (;;) {
-    const uint64_t seen = registry_->departures();
-    if (room.TryGrowTo(bytes)) return absl::OkStatus();
-    const uint64_t missing = bytes - room.bytes();
-    const uint64_t used = budget_->used();
-    const uint64_t left = budget_->limit() - used;
-    if (missing <= left) continue;  // somebody gave some back just now
-    if (missing <= budget_->limit() &&
-        (registry_->EvictFor(missing - left) || registry_->AwaitDeparture(seen))) {
-      continue;
-    }
+    const uint64_t departures = registry_->departures();
+    const uint64_t missing = missing_bytes();
+    if (missing == 0) return absl::OkStatus();
+    if (registry_->EvictFor(missing) || registry_->AwaitDeparture(departures)) continue;
+    const Admission::Usage usage = admission_->usage();
     return absl::ResourceExhaustedError(
-        absl::StrCat(missing, " bytes do not fit the budget of ", budget_->limit(), ", of which ",
-                     used, " are in use; ", registry_->LargestHolders(),
+        absl::StrCat(missing, " bytes are missing: of the budget of ", usage.limit, ", ",
+                     usage.used, " are in use; ", registry_->LargestHolders(),
                      ": drop an owner, put one to sleep, or raise the budget"));
   }
+}
+
+absl::Status Loader::SetBudget(uint64_t bytes) const {
+  return Annotate(MakeRoom([&] { return admission_->SetLimit(bytes); }),
+                  absl::StrCat("a budget of ", bytes, " bytes"));
 }
 
 // Sharing is a saving, not a need: when the device cannot be read back, the tensor keeps its own

@@ -1,10 +1,13 @@
-// Loader: makes one tensor resident, whatever that takes: wait, make room, evaluate or bring back,
-// share.
+// Loader: makes tensors resident, whatever that takes: wait, make room, evaluate or bring back,
+// share. A load is admitted as a whole and then walked, tensor after tensor:
 //
-//   NPUBANK_ASSIGN_OR_RETURN(Lease lease, loader.MakeResident(uid, cancelled));
+//   NPUBANK_ASSIGN_OR_RETURN(AdmittedLoad load, loader.Admit(uids, "the load of 'a'", cancelled));
+//   for (size_t i = 0; i < uids.size(); ++i)
+//     NPUBANK_RETURN_IF_ERROR(loader.MakeResident(uids[i], load.leases[i], *load.pass, cancelled));
 //
-// Errors: whatever the device, the source or the recipe says, in front of it the tensor's name;
-// ResourceExhausted with the largest holders; nothing stays allocated. Threads: any.
+// Admit waits as admission.h says. Errors: whatever the device, the source or the recipe says, in
+// front of it the tensor's name; ResourceExhausted with the largest holders; nothing stays
+// allocated. Threads: any.
 #ifndef NPUBANK_BANK_LOADER_H_
 #define NPUBANK_BANK_LOADER_H_
 
@@ -13,12 +16,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "npubank/bank/bank.h"
-#include "npubank/bank/books/budget.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "npubank/bank/bank_options.h"
+#include "npubank/bank/books/admission.h"
 #include "npubank/bank/books/registry.h"
 #include "npubank/bank/device_memory.h"
 #include "npubank/bank/evaluator.h"
@@ -26,42 +32,66 @@
 
 namespace npubank {
 
+// A load that may begin. Its leases go before its pass: who waits for it to end finds idle what its
+// caller does not want to keep.
+struct AdmittedLoad {
+  std::unique_ptr<Admission::Pass> pass;
+  std::unique_ptr<ImportPlan> imports;  // or null
+  std::vector<Lease> leases;            // of what is resident already; empty ones of the rest
+};
+
 class Loader {
  public:
   Loader(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Registry> registry,
          const BankOptions& options);
 
   using Cancelled = std::function<bool()>;
-  absl::StatusOr<Lease> MakeResident(Uid uid, const Cancelled& cancelled) const;
-  // What these tensors are going to import, told to the device once per load; kept until they are
-  // resident.
-  std::unique_ptr<ImportPlan> PlanImports(absl::Span<const OwnedTensor> tensors) const;
-  uint64_t budget_used() const { return budget_->used(); }
+  // `what` is the load, in words, for a refusal; empty: the tensor's name will do.
+  absl::StatusOr<AdmittedLoad> Admit(absl::Span<const Uid> uids, absl::string_view what,
+                                     const Cancelled& cancelled) const;
+  // Does nothing when there is a lease.
+  absl::Status MakeResident(Uid uid, Lease& lease, Admission::Pass& pass,
+                            const Cancelled& cancelled) const;
+  Admission::Usage budget() const { return admission_->usage(); }
+  absl::Status SetBudget(uint64_t bytes) const;
 
  private:
   struct Loaded;
-  struct Wanted;
-  // Of those that are not resident.
-  std::vector<Wanted> WantedOf(absl::Span<const OwnedTensor> tensors) const;
+  // How a missing tensor will come, as far as that can be told before it does.
+  struct Needs {
+    uint64_t room = 0;
+    std::vector<ImportRange> imports;  // what will be imported needs no room
+  };
+  void Plan(const MissingTensor& tensor, Needs& needs) const;
+  std::optional<CachedBytes> FindInCache(const Digest& cache_key, uint64_t bytes) const;
+  // What one who was not admitted does: evict or wait, and then ask again, or be refused.
+  absl::Status AwaitRoom(uint64_t bytes, const Admission::Answer& answer, uint64_t departures,
+                         FoundTensors& found, const Cancelled& cancelled) const;
   // False: not in the cache, or not usable there.
-  absl::StatusOr<bool> LoadFromCache(const Evaluation& evaluation, Loaded& loaded) const;
-  void AddToCache(const Digest& cache_key, DeviceAllocation& memory) const;
-  absl::StatusOr<Lease> Run(Evaluation& evaluation, const Cancelled& cancelled) const;
-  absl::StatusOr<Loaded> Load(const Evaluation& evaluation, const Cancelled& cancelled) const;
+  absl::StatusOr<bool> LoadFromCache(const Evaluation& evaluation, Admission::Pass& pass,
+                                     Loaded& loaded) const;
+  void AddToCache(const Digest& digest, DeviceAllocation& memory) const;
+  absl::StatusOr<Lease> Run(Evaluation& evaluation, Admission::Pass& pass,
+                            const Cancelled& cancelled) const;
+  absl::StatusOr<Loaded> Load(const Evaluation& evaluation, Admission::Pass& pass,
+                              const Cancelled& cancelled) const;
   using MemoryOr = absl::StatusOr<std::shared_ptr<DeviceAllocation>>;
   // What can be imported takes no room; what cannot is placed.
-  MemoryOr ImportOrPlace(uint64_t bytes, absl::FunctionRef<MemoryOr()> import,
+  MemoryOr ImportOrPlace(uint64_t bytes, Admission::Pass& pass,
+                         absl::FunctionRef<MemoryOr()> import,
                          absl::FunctionRef<MemoryOr()> produce) const;
   // On the device within the budget; evicts, and once more when the driver is out of memory.
-  MemoryOr Place(uint64_t bytes, absl::FunctionRef<MemoryOr()> produce) const;
-  absl::Status MakeRoom(Reservation& room, uint64_t bytes) const;
+  MemoryOr Place(uint64_t bytes, Admission::Pass& pass,
+                 absl::FunctionRef<MemoryOr()> produce) const;
+  // Evicts until the attempt says that nothing is missing, and never waits for another load.
+  absl::Status MakeRoom(absl::FunctionRef<uint64_t()> missing_bytes) const;
   Lease Publish(Evaluation& evaluation, Published published) const;
   // Empty for what is not shared.
   std::optional<Digest> ContentOf(DeviceAllocation* memory) const;
 
   std::shared_ptr<DeviceMemory> device_;
   std::shared_ptr<Registry> registry_;
-  std::shared_ptr<Budget> budget_;
+  std::shared_ptr<Admission> admission_;
   Evaluator evaluator_;
   std::shared_ptr<CacheFile> cache_;  // or null
   bool share_content_;

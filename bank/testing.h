@@ -29,6 +29,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "npubank/bank/bank.h"
+#include "npubank/bank/books/audit.h"
+#include "npubank/bank/files/snapshot.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 
 namespace npubank {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {

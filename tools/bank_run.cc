@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "npubank/bank/files/cache_file.h"
+#include "npubank/bank/files/snapshot.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/tools/bank_run_flags.h"
 #include "npubank/tools/command_line.h"

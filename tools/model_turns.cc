@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/bank/books/audit.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/tools/stopwatch.h"

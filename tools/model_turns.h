@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "npubank/bank/books/audit.h"
 #include "npubank/tools/bank_place.h"
 #include "npubank/tools/model_run.h"
 #include "npubank/tools/reports/memory_monitor.h"

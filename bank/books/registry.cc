@@ -1,12 +1,11 @@
 #include "npubank/bank/books/registry.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "npubank/bank/bank.h"
+#include "npubank/bank/books/waiting.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -215,6 +214,38 @@ absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tenso
   return Registration{.uid = tensor.uid()};
 }
 
+absl::Status Registry::NotKnown(Uid uid) {
+  return absl::NotFoundError(
+      absl::StrCat("uid ", uid.ToHex(), " is not in the bank: register it, and keep its owner"));
+}
+
+absl::StatusOr<FoundTensors> Registry::Find(absl::Span<const Uid> uids) {
+  FoundTensors found;
+  found.leases.reserve(uids.size());
+  MutexLock lock(mutex_);
+  for (const Uid uid : uids) {
+    if (FindEntry(uid) == nullptr) return NotKnown(uid);  // before anything is leased
+  }
+  for (const Uid uid : uids) {
+    Entry& entry = *FindEntry(uid);
+    const bool resident = entry.state == Residency::kResident;
+    found.leases.push_back(resident ? Pin(entry) : Lease());
+    if (resident || entry.state == Residency::kEvaluating) continue;
+    MissingTensor& missing = found.missing.emplace_back();
+    missing.name = entry.name;
+    missing.digest = entry.digest;
+    missing.stamp = entry.stamp;
+    missing.bytes = entry.type.bytes();
+    missing.room = std::max(missing.bytes, entry.last_room);
+    missing.has_host_copy = entry.host_copy != nullptr;
+    missing.recipe = entry.recipe;
+    for (const Ownership& of : entry.owners) {
+      if (missing.recipe == nullptr && !missing.description) missing.description = of.way_back;
+    }
+  }
+  return found;
+}
+
 absl::StatusOr<Acquired> Registry::Acquire(Uid uid, const std::function<bool()>& cancelled) {
   for (;;) {
     std::shared_ptr<Flight> flight;  // the entry may be forgotten while we wait
@@ -222,10 +253,7 @@ absl::StatusOr<Acquired> Registry::Acquire(Uid uid, const std::function<bool()>&
     {
       MutexLock lock(mutex_);
       Entry* entry = FindEntry(uid);
-      if (entry == nullptr) {
-        return absl::NotFoundError(absl::StrCat(
-            "uid ", uid.ToHex(), " is not in the bank: register it, and keep its owner"));
-      }
+      if (entry == nullptr) return NotKnown(uid);
       const ResidencyStep step = NextResidency(entry->state, ResidencyEvent::kWanted);
       entry->state = step.state;
       if (step.action == ResidencyAction::kUse) return Acquired(Pin(*entry));
@@ -244,26 +272,15 @@ absl::StatusOr<Acquired> Registry::Acquire(Uid uid, const std::function<bool()>&
 
 absl::Status Registry::Await(Flight& flight, const std::string& name,
                              const std::function<bool()>& cancelled) {
-  // Who cancels has no way to wake us.
-  constexpr std::chrono::milliseconds kBetweenQuestions{10};
   for (;;) {
-    {
-      MutexLock lock(mutex_);
-      const auto until = std::chrono::steady_clock::now() + kBetweenQuestions;
-      while (!flight.finished) {
-        if (!cancelled) {
-          flight.done.Wait(mutex_);
-        } else if (!flight.done.WaitUntil(mutex_, until)) {
-          break;
-        }
-      }
-      if (flight.finished)
-        return absl::IsCancelled(flight.status) ? absl::OkStatus() : flight.status;
-    }
-    if (cancelled()) {
+    if (cancelled && cancelled()) {
       return absl::CancelledError(
           absl::StrCat("tensor '", name, "': cancelled while another caller was evaluating it"));
     }
+    MutexLock lock(mutex_);
+    if (!flight.finished) WaitOnce(flight.done, mutex_, cancelled != nullptr);
+    if (!flight.finished) continue;
+    return absl::IsCancelled(flight.status) ? absl::OkStatus() : flight.status;
   }
 }
 
@@ -341,6 +358,7 @@ PublishResult Registry::Publish(Evaluation& evaluation, Published& published) {
   entry.state = NextResidency(entry.state, ResidencyEvent::kPublished).state;
   SettleCopy(entry, garbage);
   entry.memory = std::move(published.memory);
+  if (entry.memory != nullptr) entry.last_room = entry.memory->reserved_bytes();
   entry.evaluation_seconds = published.seconds;
   entry.content = published.content;
   if (entry.content.has_value()) contents_[entry.content->low].push_back(&entry);

@@ -32,6 +32,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "npubank/bank/books/residency.h"
+#include "npubank/bank/books/results.h"
 #include "npubank/bank/device_memory.h"
 #include "npubank/bank/lease.h"
 #include "npubank/bank/owner.h"
@@ -39,9 +40,6 @@
 #include "npubank/lazy_tensor/lazy_tensor.h"
 
 namespace npubank {
-
-struct Registration;
-struct SleepReport;
 
 // A tensor's bytes in host memory.
 using HostCopy = std::shared_ptr<const std::byte[]>;
@@ -108,6 +106,8 @@ struct Entry {
   // awake.
   HostCopy host_copy;
   std::optional<Digest> content;  // while resident
+  // What it took when it was last on the device: what it will take again, as far as a plan can tell.
+  uint64_t last_room = 0;
 };
 
 // How a tensor without a recipe comes to its bytes: `host_copy` if there is one, else any of the
@@ -184,6 +184,24 @@ struct OwnedTensor {
   bool resident = false;
 };
 
+// A tensor that a load will have to make resident, unless somebody else does so first.
+struct MissingTensor {
+  std::string name;
+  Digest digest;
+  Digest stamp;
+  uint64_t bytes = 0;
+  uint64_t room = 0;  // what it took of the device the last time; its bytes, the first time
+  bool has_host_copy = false;
+  RecipePtr recipe;         // or, when null,
+  Description description;  // of the first owner who has one
+};
+
+// What a load finds.
+struct FoundTensors {
+  std::vector<Lease> leases;           // of what is resident; empty ones of the rest
+  std::vector<MissingTensor> missing;  // of the rest, but for what is being evaluated
+};
+
 // Bytes that a sleep is about to give back, and the tensors that they are of.
 struct LeavingBytes {
   std::vector<Uid> tensors;
@@ -209,6 +227,8 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   absl::StatusOr<Registration> Register(uint64_t owner, LazyTensor tensor, absl::string_view name,
                                         Description way_back);
 
+  // Leases what is resident of these, and tells what is not, all at one moment. NotFound as Acquire.
+  absl::StatusOr<FoundTensors> Find(absl::Span<const Uid> uids);
   // A lease, or the duty to evaluate; waits while somebody else evaluates, and returns that
   // evaluation's Status when it fails (when it was only cancelled, this caller takes over).
   // NotFound for a uid that nobody registered or everybody released. Cancelled soon after
@@ -218,6 +238,8 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   // Evicts so that at least `bytes` go back to the device; false, and nothing has changed, when
   // what may leave is not enough.
   bool EvictFor(uint64_t bytes);
+  // How many EvictFor could give back at most.
+  uint64_t EvictableBytes() const;
   // What was evicted or forgotten gives its bytes back only after the lock, so who finds neither
   // room nor a victim may have come a moment too early:
   //
@@ -236,6 +258,8 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   // tensor keeps its copy, if there is one. FailedPrecondition, and nobody sleeps, when an owner was
   // released.
   absl::StatusOr<SleepReport> PutToSleep(absl::Span<const uint64_t> owners, HostCopies copies);
+  // Drops the host copies of theirs that are not the only way back; returns their bytes.
+  absl::StatusOr<uint64_t> DropCopies(absl::Span<const uint64_t> owners);
   // Marks the owners awake; what is leased from now on is younger than what was. Fails as PutToSleep
   // does. When it does not fail, EndLoad follows.
   absl::Status BeginLoad(absl::Span<const uint64_t> owners);
@@ -289,6 +313,10 @@ class Registry final : public Owner::Ledger, public std::enable_shared_from_this
   Lease Pin(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Unpin(Entry& entry);
   static bool CanComeBack(const Entry& entry);
+  static bool CanComeBackWithoutCopy(const Entry& entry);
+  static absl::Status NotKnown(Uid uid);
+  // What nobody leases and can come back.
+  std::vector<Group> Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // All that is on the device, in the order of registration.
   std::vector<Group> Groups() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   SleepReport EvictSleeping(absl::Span<OwnerRecord* const> sleepers, HostCopies& copies,

@@ -5,10 +5,10 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "npubank/bank/bank.h"
 #include "npubank/bank/books/eviction.h"
 #include "npubank/bank/books/registry.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
@@ -27,6 +27,7 @@ struct Registry::Group {
   bool leased() const {
     return !All([](const Entry& entry) { return entry.leases == 0; });
   }
+  bool imported() const { return entries.front()->memory->strategy() == "imported"; }
   bool unowned() const {
     return All([](const Entry& entry) { return entry.owners.empty(); });
   }
@@ -66,7 +67,10 @@ std::vector<Registry::Group> Registry::Groups() const {
 
 // Every owner must be able to bring it back, because any of them may be the last that is left.
 bool Registry::CanComeBack(const Entry& entry) {
-  if (entry.owners.empty() || entry.host_copy != nullptr) return true;
+  return entry.owners.empty() || entry.host_copy != nullptr || CanComeBackWithoutCopy(entry);
+}
+
+bool Registry::CanComeBackWithoutCopy(const Entry& entry) {
   return absl::c_all_of(entry.owners, [](const Ownership& of) { return bool{of.way_back}; });
 }
 
@@ -109,13 +113,25 @@ bool Registry::AwaitDeparture(uint64_t seen) {
   return departures_ != seen;
 }
 
+std::vector<Registry::Group> Registry::Idle() const {
+  std::vector<Group> groups = Groups();
+  std::erase_if(groups,
+                [](const Group& group) { return group.leased() || !group.All(CanComeBack); });
+  return groups;
+}
+
+uint64_t Registry::EvictableBytes() const {
+  uint64_t bytes = 0;
+  MutexLock lock(mutex_);
+  for (const Group& group : Idle()) bytes += group.bytes();
+  return bytes;
+}
+
 bool Registry::EvictFor(uint64_t bytes) {
   if (bytes == 0) return true;
   Garbage garbage(*this);
   MutexLock lock(mutex_);
-  std::vector<Group> groups = Groups();
-  std::erase_if(groups,
-                [](const Group& group) { return group.leased() || !group.All(CanComeBack); });
+  std::vector<Group> groups = Idle();
   std::vector<EvictionCandidate> candidates;
   for (const Group& group : groups) {
     EvictionCandidate& candidate = candidates.emplace_back();
@@ -164,6 +180,8 @@ absl::StatusOr<std::vector<LeavingBytes>> Registry::LeavingWith(absl::Span<const
         group.All([](const Entry& entry) { return entry.host_copy != nullptr; })) {
       continue;
     }
+    // A copy would come back as memory of the device; the file is imported again.
+    if (group.imported() && group.All(CanComeBack)) continue;
     LeavingBytes& bytes = leaving.emplace_back();
     for (const Entry* entry : group.entries) bytes.tensors.push_back(entry->uid);
     bytes.name = group.entries.front()->name;
@@ -239,6 +257,22 @@ void Registry::EndLoad(absl::Span<const uint64_t> owners, bool succeeded) {
   for (const OwnerRecord* record : ended) {
     for (Entry* entry : record->tensors) SettleCopy(*entry, garbage);
   }
+}
+
+absl::StatusOr<uint64_t> Registry::DropCopies(absl::Span<const uint64_t> owners) {
+  Garbage garbage(*this);
+  MutexLock lock(mutex_);
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<OwnerRecord*> records, FindOwners(owners));
+  absl::flat_hash_set<const std::byte*> dropped;  // equal contents have one copy
+  uint64_t bytes = 0;
+  for (const OwnerRecord* record : records) {
+    for (Entry* entry : record->tensors) {
+      if (entry->host_copy == nullptr || !CanComeBackWithoutCopy(*entry)) continue;
+      if (dropped.insert(entry->host_copy.get()).second) bytes += entry->type.bytes();
+      garbage.copies.push_back(std::move(entry->host_copy));
+    }
+  }
+  return bytes;
 }
 
 void Registry::SettleCopy(Entry& entry, Garbage& garbage) {

@@ -2,8 +2,8 @@
 #ifndef NPUBANK_BANK_BOOKS_REPORT_H_
 #define NPUBANK_BANK_BOOKS_REPORT_H_
 
-#include "npubank/bank/bank.h"
 #include "npubank/bank/books/registry.h"
+#include "npubank/bank/books/results.h"
 #include "npubank/bank/device_memory.h"
 #include "npubank/bank/files/snapshot.h"
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "npubank/bank/books/audit.h"
+#include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 
 namespace npubank {

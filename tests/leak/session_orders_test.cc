@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/bank/books/audit.h"
 #include "npubank/compiler_stub/compile.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/sources/retention.h"

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "npubank/bank/books/audit.h"
 #include "npubank/bank/testing.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/sources/retention.h"

@@ -8,6 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "npubank/bank/books/audit.h"
+#include "npubank/bank/files/snapshot.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/tests/support/scripted_source.h"

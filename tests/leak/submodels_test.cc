@@ -2,6 +2,7 @@
 // left.
 #include <utility>
 
+#include "npubank/bank/books/audit.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/tests/leak/leak_test.h"
 #include "npubank/tests/support/scripted_source.h"

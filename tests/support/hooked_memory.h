@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "npubank/bank/host_memory.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
@@ -23,6 +24,7 @@ class HookedMemory final : public DeviceMemory {
 
   bool imports = false;
   std::function<void()> before_free;
+  std::vector<std::vector<ImportRange>> planned_imports;  // a load each
 
   void InjectFault(HostMemory::Fault fault) { memory_.InjectFault(fault); }
 
@@ -36,6 +38,12 @@ class HookedMemory final : public DeviceMemory {
                                                            absl::string_view name) override {
     if (!imports) return memory_.Import(std::move(source), 0, bytes, name);
     return std::make_unique<Imported>(imported_bytes_, bytes);
+  }
+  DeviceMemoryTraits traits() const override { return {.imports = imports}; }
+  bool CanImport(const Source&, uint64_t, uint64_t) const override { return imports; }
+  std::unique_ptr<ImportPlan> PlanImports(absl::Span<const ImportRange> ranges) override {
+    planned_imports.emplace_back(ranges.begin(), ranges.end());
+    return nullptr;
   }
   absl::Status Write(DeviceAllocation& memory, ProduceBytes produce) override {
     return memory_.Write(*static_cast<Allocated&>(memory).inner, produce);

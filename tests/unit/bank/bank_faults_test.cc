@@ -9,6 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/bank.h"
+#include "npubank/bank/books/audit.h"
+#include "npubank/bank/files/snapshot.h"
 #include "npubank/bank/host_memory.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/sources/retention.h"

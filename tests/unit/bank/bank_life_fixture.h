@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/bank.h"
+#include "npubank/bank/books/audit.h"
 #include "npubank/bank/host_memory.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/tests/support/test_weights.h"

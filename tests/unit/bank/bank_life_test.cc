@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "npubank/bank/books/audit.h"
+#include "npubank/bank/files/snapshot.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/tests/support/hooked_memory.h"
 #include "npubank/tests/support/temporary_folder.h"
@@ -68,6 +70,32 @@ TEST_F(BankLifeTest, AModelLargerThanTheBudgetIsRefusedAndDoesNotEvictItself) {
   const Model model = Register("large", a);
   EXPECT_TRUE(absl::IsResourceExhausted(bank_->EvaluateAndAllocate(model.owner)));
   EXPECT_EQ(bank_->Totals().evictions, 0u);
+}
+
+TEST_F(BankLifeTest, ALargerBudgetLetsInWhatWasRefused) {
+  Make({.budget_bytes = 2 * kPage, .share_content = false});
+  const TestWeights weights(2);
+  const Model model = Register("large", weights);
+  EXPECT_TRUE(absl::IsResourceExhausted(bank_->EvaluateAndAllocate(model.owner)));
+  ASSERT_TRUE(bank_->SetBudget(4 * kPage).ok());
+  EXPECT_EQ(bank_->Totals().budget, 4 * kPage);
+  ASSERT_TRUE(bank_->EvaluateAndAllocate(model.owner).ok());
+}
+
+TEST_F(BankLifeTest, ASmallerBudgetSendsAwayWhatIsIdleOrChangesNothing) {
+  Make({.budget_bytes = 4 * kPage, .share_content = false});
+  const TestWeights a(1), b(1, 100);
+  const Model first = Load("first", a);
+  const Model second = Load("second", b);
+  const Lease pinned = bank_->Get(second.uids[1]).value();
+  ASSERT_TRUE(bank_->SetBudget(2 * kPage).ok());
+  EXPECT_EQ(Live(), 2 * kPage);
+  const absl::Status status = bank_->SetBudget(0);
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'second.1' 4096 bytes (leased)"));
+  EXPECT_EQ(bank_->Totals().budget, 2 * kPage);
+  EXPECT_EQ(Live(), 2 * kPage) << "nothing left in vain";
+  ExpectContents(first, a);
 }
 
 TEST_F(BankLifeTest, WhenTheDriverIsOutOfMemoryTheBankEvictsAndRetriesOnce) {
@@ -303,6 +331,31 @@ TEST_F(BankLifeTest, WhatIsImportedTakesNothingOfTheBudget) {
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(bank->Totals().budget_used, kPage);
   EXPECT_EQ(bank->Totals().device_bytes, kPage);
+}
+
+TEST_F(BankLifeTest, ALoadPlansItsImportsOnceBeforeTheFirst) {
+  const auto memory = std::make_shared<HookedMemory>();
+  memory->imports = true;
+  const auto bank = Bank::Create(memory, {});
+  const TemporaryFolder folder;
+  const auto file = Source::OpenFile(folder.Write("w", std::string(4 * kPage, 'w'))).value();
+  const Owner owner = bank->AddOwner("model");
+  for (const LazyTensor& tensor : VectorsOver(file, kPage / 2)) {
+    ASSERT_TRUE(bank->Register(owner, tensor, "w").ok());
+  }
+  const TestWeights written(1);
+  ASSERT_TRUE(bank->Register(owner, written.Submodel()[0], "written").ok());
+  LoadOptions options;
+  options.progress = [&](const LoadProgress&) { EXPECT_EQ(memory->planned_imports.size(), 1u); };
+  ASSERT_TRUE(bank->EvaluateAndAllocate(owner, options).ok());
+  ASSERT_EQ(memory->planned_imports.size(), 1u);
+  const std::vector<ImportRange>& ranges = memory->planned_imports.front();
+  ASSERT_EQ(ranges.size(), 2u);
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    EXPECT_EQ(ranges[i].source, file->identity());
+    EXPECT_EQ(ranges[i].offset, i * 2 * kPage);
+    EXPECT_EQ(ranges[i].bytes, 2 * kPage);
+  }
 }
 
 TEST_F(BankLifeTest, WhatIsImportedIsNotEvictedForOthersRoom) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "npubank/tests/support/hooked_memory.h"
 #include "npubank/tests/unit/bank/bank_life_fixture.h"
 
 namespace npubank {
@@ -210,6 +211,43 @@ TEST_F(BankSleepTest, AnOwnerReleasedDuringAWakeDoesNotKeepTheOthersHalfAwake) {
   EXPECT_EQ(Live(), 0u) << "the one that is left sleeps again";
   ASSERT_TRUE(bank_->EvaluateAndAllocate(first.owner).ok());
   ExpectContents(first, a);
+}
+
+TEST_F(BankSleepTest, HostCopiesThatAreNotTheOnlyWayBackCanBeDropped) {
+  Make({});
+  const TestWeights a(2), b(2, 100);
+  const Model returns = Load("returns", a);
+  const Model stays = Load("stays", b, /*can_return=*/false);
+  ASSERT_TRUE(bank_->Sleep({&returns.owner, &stays.owner}, {.keep_host_copy = true}).ok());
+  // The first layer is equal in both, and has one copy; the second copy of it is the only way back.
+  EXPECT_EQ(bank_->DropHostCopies({&returns.owner, &stays.owner}).value(), a.Bytes());
+  EXPECT_EQ(bank_->DropHostCopies({&returns.owner, &stays.owner}).value(), 0u);
+  ASSERT_TRUE(bank_->EvaluateAndAllocate({&returns.owner, &stays.owner}).ok());
+  ExpectContents(returns, a);
+  ExpectContents(stays, b);
+  EXPECT_TRUE(absl::IsInvalidArgument(bank_->DropHostCopies({nullptr}).status()));
+}
+
+// Seen: awake again it was device memory, and under the budget of its load it never woke.
+TEST_F(BankSleepTest, WhatWasImportedIsImportedAgainAfterASleepWithHostCopies) {
+  const auto memory = std::make_shared<HookedMemory>();
+  memory->imports = true;
+  const auto bank = Bank::Create(memory, {.budget_bytes = kPage, .share_content = false});
+  const TestWeights weights(3);
+  const Owner owner = bank->AddOwner("model", {.index = weights.Index()});
+  for (const char* name : {"layer0", "layer1", "layer2"}) {
+    const LazyTensor stored = LazyTensor::Stored(*weights.Index(), name).value();
+    ASSERT_TRUE(bank->Register(owner, stored, name).ok());
+  }
+  ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
+  const uint64_t imported = memory->Usage().imported_bytes;
+  ASSERT_GT(imported, 0u);
+  ASSERT_TRUE(bank->Sleep(owner, {.keep_host_copy = true}).ok());
+  EXPECT_EQ(memory->Usage().imported_bytes, 0u);
+  const absl::Status status = bank->EvaluateAndAllocate(owner);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(memory->Usage().imported_bytes, imported);
+  EXPECT_EQ(bank->Totals().device_bytes, 0u);
 }
 
 TEST_F(BankSleepTest, OnlyWhatLeavesIsCopied) {

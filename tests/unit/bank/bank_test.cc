@@ -8,7 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "npubank/bank/books/audit.h"
+#include "npubank/bank/files/snapshot.h"
 #include "npubank/bank/host_memory.h"
+#include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/tests/support/scripted_source.h"
 #include "npubank/tests/support/test_weights.h"
@@ -231,6 +234,25 @@ TEST_F(BankTest, OwnersOfAnotherBankOrOfNothingAreRefused) {
   released.Release();
   EXPECT_TRUE(
       absl::IsInvalidArgument(bank_->Register(released, weights.Submodel()[0], "a").status()));
+}
+
+TEST_F(BankTest, ANullOwnerIsRefused) {
+  const Owner owner = bank_->AddOwner("prefill");
+  EXPECT_TRUE(absl::IsInvalidArgument(bank_->Load({&owner, nullptr}).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(bank_->EvaluateAndAllocate({nullptr})));
+  EXPECT_TRUE(absl::IsInvalidArgument(bank_->Sleep({nullptr}).status()));
+}
+
+TEST_F(BankTest, WithoutADeviceMemoryEveryLoadIsRefusedAndNothingElse) {
+  const auto bank = Bank::Create(nullptr, {});
+  const TestWeights weights(1);
+  const Owner owner = bank->AddOwner("prefill");
+  ASSERT_TRUE(bank->Register(owner, weights.Submodel()[0], "a").ok());
+  const absl::Status status = bank->EvaluateAndAllocate(owner);
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("without a device memory"));
+  EXPECT_EQ(bank->Snapshot().tensors.size(), 1u);
+  EXPECT_TRUE(bank->Audit().clean()) << bank->Audit().ToString();
 }
 
 TEST_F(BankTest, ATensorOfNoBytesIsResidentWithoutMemory) {

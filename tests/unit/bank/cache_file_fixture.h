@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/bank.h"
+#include "npubank/bank/books/audit.h"
 #include "npubank/bank/files/cache_file.h"
 #include "npubank/bank/files/cache_generated.h"
 #include "npubank/bank/host_memory.h"

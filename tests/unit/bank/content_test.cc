@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "npubank/bank/bank.h"
+#include "npubank/bank/books/audit.h"
 #include "npubank/bank/host_memory.h"
 
 namespace npubank {

@@ -3,11 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <utility>
 #include <vector>
-
-#include "npubank/bank/books/budget.h"
 
 namespace npubank {
 namespace {
@@ -55,24 +51,6 @@ TEST(Eviction, WhatGivesNothingBackStays) {
                             11),
               ElementsAre(1, 3));
   EXPECT_THAT(ChooseVictims({{.bytes = 0}}, 1), IsEmpty());
-}
-
-TEST(Budget, NeverGivesOutMoreThanItHas) {
-  auto budget = std::make_shared<Budget>(100);
-  Reservation first(budget);
-  EXPECT_TRUE(first.TryGrowTo(60));
-  {
-    Reservation second(budget);
-    EXPECT_FALSE(second.TryGrowTo(41));
-    EXPECT_FALSE(second.TryGrowTo(~uint64_t{0}));
-    EXPECT_TRUE(second.TryGrowTo(40));
-    EXPECT_FALSE(first.TryGrowTo(61));
-    EXPECT_EQ(first.bytes(), 60u) << "a refusal changes nothing";
-    EXPECT_EQ(budget->used(), 100u);
-  }
-  EXPECT_TRUE(first.TryGrowTo(100));
-  const Reservation moved(std::move(first));
-  EXPECT_EQ(budget->used(), 100u);
 }
 
 }  // namespace
