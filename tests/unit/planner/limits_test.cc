@@ -195,6 +195,17 @@ TEST(TimeLimit, PlanningIsCancelledAtEveryLook) {
   }
 }
 
+// Placing alone, without a search: about a look for each half million pairs of buffers.
+TEST(TimeLimit, TheHeuristicsLookThroughout) {
+  int asked = 0;
+  const auto plan = PlanMemory(RandomLives(3'000, 9), {.step_limit = 0, .cancelled = [&] {
+                                                         ++asked;
+                                                         return false;
+                                                       }});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_GT(asked, 30);
+}
+
 TEST(TimeLimit, AGraphsLifetimesAreCancelledToo) {
   int asked = 0;
   const PlanGraph graph = Chains(1, 16'000);
