@@ -191,7 +191,8 @@ RunReport ModelTurns::Report() {
   report.transformations = totals.transformations;
   report.cache_hits = totals.cache_hits;
   report.device_bytes = DeviceBytes();
-  report.device_peak_bytes = place_.PeakBytes();
+  // The driver's count now has imports in it, its peak has not.
+  report.device_peak_bytes = std::max(place_.PeakBytes(), report.device_bytes);
   report.expected_peak_bytes = totals.device_bytes;
   for (const Player& player : players_) {
     const Session& session = player.run->session();

@@ -89,6 +89,7 @@ TEST_F(MemoryProgramsTest, EveryStrategyRunsOnEveryDriverAndSaysOnceWhatItLacks)
                     (tiles && !virtual_memory) + (imports && !import));
           EXPECT_EQ(report["imported_bytes"] > 0, imports && import);
           EXPECT_EQ(report["device_weight_bytes"] == 0, imports && import);
+          EXPECT_GE(report["device_peak_bytes"], report["device_bytes"]);
           EXPECT_EQ(report["audit"]["clean"], true) << report["audit"];
           EXPECT_EQ(report["audit"]["imported_bytes"], report["imported_bytes"]);
           EXPECT_EQ(report["sleep"]["imported_bytes_given_back"], report["imported_bytes"]);
