@@ -7,6 +7,7 @@
 #include "npubank/bank/books/audit.h"
 #include "npubank/bank/books/registry.h"
 #include "npubank/bank/books/report.h"
+#include "npubank/bank/checked_memory.h"
 #include "npubank/bank/files/snapshot.h"
 #include "npubank/bank/load_walk.h"
 #include "npubank/bank/loader.h"
@@ -22,6 +23,7 @@ class OwnedTensorPin final : public Lease::Pin {
   void* address() const override { return lease_.address(); }
   const TensorType& type() const override { return lease_.type(); }
   Uid uid() const override { return lease_.uid(); }
+  const FileRange* file() const override { return lease_.file(); }
 
  private:
   Owner owner_;
@@ -51,9 +53,10 @@ class NoDeviceMemory final : public DeviceMemory {
 }  // namespace
 
 struct Bank::Core {
-  std::shared_ptr<DeviceMemory> device;
+  std::shared_ptr<CheckedMemory> device;
   std::shared_ptr<Registry> registry;
   Loader loader;
+  uint64_t driver_bytes_before = 0;  // before any weight of this bank
 
   absl::Status CheckOwner(const Owner* owner, absl::string_view what) const {
     if (owner != nullptr && owner->BelongsTo(registry.get())) return absl::OkStatus();
@@ -101,12 +104,14 @@ absl::StatusOr<HostCopies> Bank::Core::CopyToHost(absl::Span<const uint64_t> own
 Bank::Bank(std::shared_ptr<Core> core) : core_(std::move(core)) {}
 Bank::~Bank() = default;
 
-std::shared_ptr<Bank> Bank::Create(std::shared_ptr<DeviceMemory> device, BankOptions options) {
-  if (device == nullptr) device = std::make_shared<NoDeviceMemory>();
+std::shared_ptr<Bank> Bank::Create(std::shared_ptr<DeviceMemory> memory, BankOptions options) {
+  if (memory == nullptr) memory = std::make_shared<NoDeviceMemory>();
+  auto device = std::make_shared<CheckedMemory>(std::move(memory));
   auto registry = std::make_shared<Registry>(device, options.keep_unowned);
   Loader loader(device, registry, options);
-  return std::shared_ptr<Bank>(new Bank(
-      std::make_shared<Core>(Core{std::move(device), std::move(registry), std::move(loader)})));
+  const uint64_t driver_bytes = UnaskedDriverBytes(*device);
+  return std::shared_ptr<Bank>(new Bank(std::make_shared<Core>(
+      Core{std::move(device), std::move(registry), std::move(loader), driver_bytes})));
 }
 
 Owner Bank::AddOwner(absl::string_view name, OwnerOptions options) {
@@ -232,7 +237,9 @@ BankSnapshot Bank::Snapshot() const { return SnapshotOf(*core_->registry, *core_
 AuditReport Bank::Audit(uint64_t other_device_bytes,
                         absl::Span<const Bank* const> neighbours) const {
   const auto audited = [](const Bank& bank) {
-    return AuditedBank{.registry = bank.core_->registry.get(), .device = bank.core_->device.get()};
+    return AuditedBank{.registry = bank.core_->registry.get(),
+                       .device = &bank.core_->device->unchecked(),
+                       .driver_bytes_before = bank.core_->driver_bytes_before};
   };
   std::vector<AuditedBank> beside;
   for (const Bank* bank : neighbours) beside.push_back(audited(*bank));

@@ -88,8 +88,13 @@ struct DeviceUsage {
   // that does not count it.
   uint64_t held_bytes = 0;
   uint64_t peak_held_bytes = 0;
-  // Bytes of imported allocations. They are a file's pages and are in no other count.
+  // Bytes of imported allocations. They are a file's pages and are in none of the counts above.
   uint64_t imported_bytes = 0;
+  // What a driver's own count must have at least: what was asked of it for the held bytes, without
+  // rounding, and the pages that are imported for all these allocations. 0 in memory that does not
+  // count it.
+  uint64_t asked_bytes = 0;
+  uint64_t pinned_bytes = 0;
 };
 
 // Produces the bytes [offset, offset + out.size()) of what is being written. `out` is write-only.
@@ -98,6 +103,9 @@ using ProduceBytes = absl::FunctionRef<absl::Status(uint64_t offset, absl::Span<
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
+
+  // For messages: which memory it is, when there are several.
+  virtual std::string name() const { return "device memory"; }
 
   // `name` appears in errors and in the driver's leak reports. Zero bytes is InvalidArgument.
   virtual absl::StatusOr<std::unique_ptr<DeviceAllocation>> Allocate(uint64_t bytes,

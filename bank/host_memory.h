@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "npubank/bank/device_memory.h"
 #include "npubank/lazy_tensor/base/mutex.h"
@@ -34,6 +35,7 @@ class HostMemory : public DeviceMemory {
   explicit HostMemory(Options options);
   ~HostMemory() override;
 
+  std::string name() const override { return "host memory"; }
   absl::StatusOr<std::unique_ptr<DeviceAllocation>> Allocate(uint64_t bytes,
                                                              absl::string_view name) override;
   absl::Status Write(DeviceAllocation& memory, ProduceBytes produce) override;

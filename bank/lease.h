@@ -16,6 +16,8 @@
 
 namespace npubank {
 
+struct FileRange;  // device_memory.h
+
 class Lease {
  public:
   // What a lease pins; the bank's entry implements it.
@@ -25,6 +27,7 @@ class Lease {
     virtual void* address() const = 0;
     virtual const TensorType& type() const = 0;
     virtual Uid uid() const = 0;
+    virtual const FileRange* file() const = 0;
   };
 
   Lease() = default;
@@ -34,6 +37,9 @@ class Lease {
   void* address() const { return pin_->address(); }
   const TensorType& type() const { return pin_->type(); }
   Uid uid() const { return pin_->uid(); }
+  // Where the bytes lie in a file, if they are the pages of one; else null. Valid while the lease
+  // lives.
+  const FileRange* file() const { return pin_->file(); }
 
  private:
   std::shared_ptr<const Pin> pin_;

@@ -1,5 +1,6 @@
 #include "npubank/tools/bank_place.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "npubank/lazy_tensor/base/status_macros.h"
@@ -19,10 +20,14 @@ absl::StatusOr<BankPlace> BankPlace::Open(level_zero::DeviceChoice choice, int w
 }
 
 uint64_t BankPlace::PeakBytes() const {
-  if (device->software() == nullptr) return memory->Usage().peak_held_bytes;
-  level_zero::SoftwareNpuStatistics statistics;
-  device->software()->pfnGetStatistics(&statistics);
-  return statistics.peak_bytes;
+  uint64_t peak = memory->Usage().peak_held_bytes;
+  if (device->software() != nullptr) {
+    level_zero::SoftwareNpuStatistics statistics;
+    device->software()->pfnGetStatistics(&statistics);
+    peak = statistics.peak_bytes;
+  }
+  // What a driver counts now has imports and buffers of its own, which no peak above has.
+  return std::max(peak, device->AllocatedBytes().value_or(0));
 }
 
 }  // namespace npubank

@@ -1,5 +1,6 @@
 #include "npubank/bank/books/audit.h"
 
+#include <algorithm>
 #include <map>
 #include <unordered_set>
 #include <variant>
@@ -61,7 +62,6 @@ std::string EntryFault(const Entry& entry, bool keeps_unowned) {
 
 struct DeviceBytes {
   uint64_t reserved = 0;
-  uint64_t asked = 0;  // as drivers count, without imports
   uint64_t imported = 0;
 };
 
@@ -73,7 +73,7 @@ DeviceBytes Booked(const Registry::Books& books) {
     const DeviceAllocation* memory = entry->memory.get();
     if (memory == nullptr || !counted.insert(memory).second) continue;
     bytes.reserved += memory->reserved_bytes();
-    (memory->strategy() == "imported" ? bytes.imported : bytes.asked) += memory->bytes();
+    if (memory->strategy() == "imported") bytes.imported += memory->bytes();
   }
   return bytes;
 }
@@ -94,13 +94,10 @@ void AuditTensors(const AuditedBank& bank, AuditReport& report) {
 
 void AuditDevice(const AuditedBank& bank, absl::Span<const AuditedBank> neighbours,
                  AuditReport& report) {
-  uint64_t asked = 0;
-  bank.registry->Look([&](const Registry::Books& books) { asked += Booked(books).asked; });
   for (const AuditedBank& neighbour : neighbours) {
     if (neighbour.device != bank.device) continue;
     neighbour.registry->Look([&](const Registry::Books& books) {
       const DeviceBytes booked = Booked(books);
-      asked += booked.asked;
       report.device_bytes_other += booked.reserved;
       report.imported_bytes_other += booked.imported;
     });
@@ -119,12 +116,25 @@ void AuditDevice(const AuditedBank& bank, absl::Span<const AuditedBank> neighbou
                      " bytes of imported files; tensors have ", report.imported_bytes_booked,
                      " and others ", report.imported_bytes_other));
   }
+}
+
+// A driver that counts less than was asked of it has lost something, or never had it.
+void AuditDriver(const AuditedBank& bank, AuditReport& report) {
+  const DeviceUsage usage = bank.device->Usage();
   const absl::StatusOr<uint64_t> driver = bank.device->DriverBytes();
-  if (driver.ok() && *driver < asked) {
-    report.discrepancies.push_back(absl::StrCat("the driver holds ", *driver,
-                                                " bytes, fewer than the ", asked,
-                                                " that tensors asked for"));
-  }
+  if (!driver.ok()) return;
+  report.driver_counts = true;
+  report.driver_bytes_counted = *driver;
+  report.driver_bytes_before = bank.driver_bytes_before;
+  report.driver_bytes_asked = usage.asked_bytes;
+  report.driver_bytes_imported = usage.pinned_bytes;
+  const uint64_t known = usage.asked_bytes + usage.pinned_bytes;
+  report.driver_bytes_apart =
+      static_cast<int64_t>(*driver) - static_cast<int64_t>(known + report.driver_bytes_before);
+  if (*driver >= known) return;
+  report.discrepancies.push_back(
+      absl::StrCat("the driver counts ", *driver, " bytes, fewer than the ", usage.asked_bytes,
+                   " that were asked of it and ", usage.pinned_bytes, " of imported files"));
 }
 
 void AuditSources(const AuditedBank& bank, absl::Span<const AuditedBank> neighbours,
@@ -157,7 +167,23 @@ void AuditSources(const AuditedBank& bank, absl::Span<const AuditedBank> neighbo
   }
 }
 
+std::string DriverInWords(const AuditReport& report) {
+  if (!report.driver_counts) return "driver bytes: it cannot be asked\n";
+  return absl::StrCat("driver bytes: ", report.driver_bytes_asked, " asked for + ",
+                      report.driver_bytes_imported, " imported + ", report.driver_bytes_before,
+                      " before any weight + ", report.driver_bytes_apart,
+                      " apart, its own buffers and those of others, counted ",
+                      report.driver_bytes_counted, "\n");
+}
+
 }  // namespace
+
+uint64_t UnaskedDriverBytes(const DeviceMemory& device) {
+  const DeviceUsage usage = device.Usage();
+  const uint64_t known = usage.asked_bytes + usage.pinned_bytes;
+  const uint64_t counted = device.DriverBytes().value_or(0);
+  return counted - std::min(counted, known);
+}
 
 std::string AuditReport::ToString() const {
   std::string text = absl::StrCat(
@@ -165,6 +191,7 @@ std::string AuditReport::ToString() const {
       " of others, counted ", device_bytes_counted, "\nimported bytes: ", imported_bytes_booked,
       " of tensors + ", imported_bytes_other, " of others, counted ", imported_bytes_counted,
       "\nsource bytes: ", source_bytes_booked, " booked, ", source_bytes_counted, " live\n",
+      DriverInWords(*this),
       clean() ? "the books agree\n" : absl::StrCat(discrepancies.size(), " discrepancies:\n"));
   for (const std::string& line : discrepancies) absl::StrAppend(&text, "  ", line, "\n");
   return text;
@@ -177,6 +204,7 @@ AuditReport AuditBooks(const AuditedBank& bank, uint64_t other_device_bytes,
   AuditTensors(bank, report);
   AuditSources(bank, neighbours, report);
   AuditDevice(bank, neighbours, report);
+  AuditDriver(bank, report);
   return report;
 }
 

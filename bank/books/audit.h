@@ -29,6 +29,16 @@ struct AuditReport {
   uint64_t imported_bytes_booked = 0;
   uint64_t imported_bytes_other = 0;
   uint64_t imported_bytes_counted = 0;
+  // The driver's own count, which also has what the driver needs for itself: `before` any weight, as
+  // the bank was made; `asked` of it through this DeviceMemory, for tensors, what others have and
+  // what is kept for reuse, without rounding; whole pages of `imported` files; and what is `apart`
+  // from all that: command buffers, event pools, buffers of others, less what they gave back.
+  bool driver_counts = false;  // whether it can be asked
+  uint64_t driver_bytes_counted = 0;
+  uint64_t driver_bytes_before = 0;
+  uint64_t driver_bytes_asked = 0;
+  uint64_t driver_bytes_imported = 0;
+  int64_t driver_bytes_apart = 0;
   // Held by the recipes of tensors that are still to be evaluated, here or by neighbours; of the
   // whole process.
   uint64_t source_bytes_booked = 0;
@@ -42,7 +52,11 @@ struct AuditReport {
 struct AuditedBank {
   const Registry* registry;
   const DeviceMemory* device;
+  uint64_t driver_bytes_before = 0;  // see UnaskedDriverBytes
 };
+
+// What the driver counts beyond what was asked of it through `device`; 0 where it cannot be asked.
+uint64_t UnaskedDriverBytes(const DeviceMemory& device);
 
 // What Bank::Audit runs.
 AuditReport AuditBooks(const AuditedBank& bank, uint64_t other_device_bytes,

@@ -16,17 +16,20 @@ class Registry::PinnedTensor final : public Lease::Pin {
   PinnedTensor(std::shared_ptr<Registry> registry, Entry* entry)
       : registry_(std::move(registry)),
         entry_(entry),
-        address_(entry->memory == nullptr ? nullptr : entry->memory->address()) {}
+        address_(entry->memory == nullptr ? nullptr : entry->memory->address()),
+        file_(entry->memory == nullptr ? nullptr : entry->memory->file()) {}
   ~PinnedTensor() override { registry_->Unpin(*entry_); }
 
   void* address() const override { return address_; }
   const TensorType& type() const override { return entry_->type; }
   Uid uid() const override { return entry_->uid; }
+  const FileRange* file() const override { return file_; }
 
  private:
   std::shared_ptr<Registry> registry_;
   Entry* entry_;
   void* address_;
+  const FileRange* file_;
 };
 
 Evaluation::Evaluation(std::shared_ptr<Registry> registry, Entry* entry)

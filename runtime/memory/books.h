@@ -1,6 +1,6 @@
 // Books: what an NpuMemory believes it holds, shared by everything that holds some of it.
 //
-//   books->Hold(bytes);        // taken from the driver
+//   books->Hold(bytes, asked); // taken from the driver
 //   books->Charge(reserved);   // given to a tensor
 //
 // Live bytes are what tensors cost; held bytes are what the driver gave for them: live, and what is
@@ -21,9 +21,12 @@ class Books {
   void Charge(uint64_t reserved, uint64_t imported = 0);
   // Takes it off again; how many tensors are left.
   uint64_t Discharge(uint64_t reserved, uint64_t imported = 0);
-  // Memory of the driver.
-  void Hold(uint64_t bytes);
-  void LetGo(uint64_t bytes);
+  // Memory of the driver: in its pages, and as it was asked for.
+  void Hold(uint64_t bytes, uint64_t asked);
+  void LetGo(uint64_t bytes, uint64_t asked);
+  // Pages of files that the driver imported.
+  void Pin(uint64_t bytes);
+  void Unpin(uint64_t bytes);
 
   DeviceUsage usage() const;
 

@@ -15,15 +15,16 @@ class HeldBuffer {
  public:
   HeldBuffer(level_zero::Buffer buffer, std::shared_ptr<Books> books)
       : buffer_(std::move(buffer)), bytes_(buffer_.reserved_bytes()), books_(std::move(books)) {
-    books_->Hold(bytes_);
+    books_->Hold(bytes_, buffer_.size());
   }
   HeldBuffer(HeldBuffer&& other) noexcept
       : buffer_(std::move(other.buffer_)), bytes_(other.bytes_), books_(std::move(other.books_)) {}
   HeldBuffer& operator=(HeldBuffer&&) = delete;
   ~HeldBuffer() {
     if (!books_) return;
+    const uint64_t asked = buffer_.size();
     buffer_ = level_zero::Buffer();
-    books_->LetGo(bytes_);
+    books_->LetGo(bytes_, asked);
   }
 
   std::byte* address() const { return static_cast<std::byte*>(buffer_.address()); }

@@ -28,9 +28,6 @@ constexpr std::pair<MemoryStrategy, absl::string_view> kNames[] = {
     {MemoryStrategy::kImported, "imported"},
 };
 
-// Of the driver: a tensor of so many wastes little of its last one.
-constexpr uint64_t kAlonePages = 16;
-
 void SayOnce(absl::string_view message) {
   static Mutex& mutex = *new Mutex;
   static auto& said = *new std::set<std::string>;
@@ -108,10 +105,8 @@ struct NpuMemory::Core {
 absl::Status NpuMemory::Core::ChoosePlaced() {
   auto pages = std::make_shared<Committed>(device, books);
   NPUBANK_ASSIGN_OR_RETURN(const uint64_t page_bytes, pages->PageBytes());
-  Placed::Options options;
-  options.alone_bytes = std::max(options.alone_bytes, kAlonePages * page_bytes);
   chosen = MemoryStrategy::kPlaced;
-  strategy = std::make_shared<Placed>(std::move(pages), options);
+  strategy = std::make_shared<Placed>(std::move(pages), Placed::Options::ForPages(page_bytes));
   return absl::OkStatus();
 }
 
@@ -128,8 +123,9 @@ absl::Status NpuMemory::Core::ChooseTiled() {
 }
 
 void NpuMemory::Core::ChooseImports(bool read_ahead) {
-  imports = std::make_unique<Imports>(
-      device, read_ahead, [said = notices](absl::string_view text) { said->Say(text); });
+  imports =
+      std::make_unique<Imports>(device, books, read_ahead ? std::make_shared<ReadAhead>() : nullptr,
+                                [said = notices](absl::string_view text) { said->Say(text); });
   if (imports->supported()) return;
   notices->Say("this driver cannot import files: constants are copied to the device");
   imports.reset();
@@ -247,6 +243,10 @@ absl::StatusOr<std::shared_ptr<NpuMemory>> NpuMemory::Create(
       break;
   }
   return std::shared_ptr<NpuMemory>(new NpuMemory(std::move(core)));
+}
+
+std::string NpuMemory::name() const {
+  return absl::StrCat(core_->device->name(), ", ", MemoryStrategyName(strategy()));
 }
 
 absl::StatusOr<std::unique_ptr<DeviceAllocation>> NpuMemory::Allocate(uint64_t bytes,

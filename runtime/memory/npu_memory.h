@@ -56,6 +56,8 @@ class NpuMemory : public DeviceMemory {
   static absl::StatusOr<std::shared_ptr<NpuMemory>> Create(
       std::shared_ptr<level_zero::Device> device, NpuMemoryOptions options = {});
 
+  // The device's name and the strategy.
+  std::string name() const override;
   absl::StatusOr<std::unique_ptr<DeviceAllocation>> Allocate(uint64_t bytes,
                                                              absl::string_view name) override;
   absl::StatusOr<std::unique_ptr<DeviceAllocation>> Import(std::shared_ptr<Source> source,

@@ -1,9 +1,11 @@
 // What importing files must do, where the driver can.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -14,8 +16,12 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/runtime/memory/books.h"
+#include "npubank/runtime/memory/imported_files.h"
+#include "npubank/runtime/memory/imports.h"
 #include "npubank/runtime/memory/page_ranges.h"
 #include "npubank/tests/conformance/memory_fixture.h"
+#include "npubank/tests/support/gate.h"
 
 namespace npubank {
 namespace {
@@ -193,6 +199,62 @@ TEST_P(ImportConformance, AnImportSaysWhereItLiesInItsFile) {
   auto own = memory_->Allocate(100, "own");
   ASSERT_TRUE(own.ok());
   EXPECT_EQ((*own)->file(), nullptr) << "in no file";
+}
+
+TEST_P(ImportConformance, WhatIsGivenBackIsNotReadAhead) {
+  Gate gate;
+  auto read_ahead = std::make_shared<ReadAhead>([&](absl::Span<const std::byte>) { gate.Pass(); });
+  Imports imports(device_, std::make_shared<Books>(), read_ahead, [](absl::string_view) {});
+  auto at_work = imports.Acquire(sources_[0], 0, kPage);
+  auto waiting = imports.Acquire(sources_[1], 0, 2 * kPage);
+  ASSERT_TRUE(at_work.ok() && waiting.ok()) << at_work.status() << waiting.status();
+  imports.WillNeed({(*at_work)->AddressOf(0), kPage});
+  gate.AwaitArrival();
+  imports.WillNeed({(*waiting)->AddressOf(kPage), kPage});
+  EXPECT_EQ(read_ahead->waiting_bytes(), kPage);
+  waiting->reset();
+  EXPECT_EQ(read_ahead->waiting_bytes(), 0u) << "these addresses are somebody else's now";
+  gate.Open();
+  at_work->reset();
+}
+
+TEST_P(ImportConformance, AFileThatChangedUnderAModelIsDataLossAndTheModelCanBeLoadedAgain) {
+  auto first = Import(0, kPage);
+  auto second = Import(8 * kPage, 64);
+  auto own = memory_->Allocate(100, "own");
+  ASSERT_TRUE(first.ok() && second.ok() && own.ok());
+  auto other = memory_->Import(sources_[1], 0, 64, "other");
+  ASSERT_TRUE(other.ok()) << other.status();
+  ImportedFiles files;
+  files.Add(first->memory->file());
+  files.Add(second->memory->file());
+  files.Add((*own)->file());
+  EXPECT_EQ(files.size(), 1u) << "one look at each file";
+  files.Add((*other)->file());
+  EXPECT_EQ(files.size(), 2u);
+  EXPECT_TRUE(files.CheckUnchanged("the model 'stories'").ok());
+  {
+    std::ofstream change(files_[0].path(), std::ios::in | std::ios::out | std::ios::binary);
+    change.write("other words", 11);
+  }
+  // The file's clock may not have moved since it was written.
+  const timespec times[] = {{0, UTIME_OMIT}, {1, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, files_[0].path().c_str(), times, 0), 0);
+  const absl::Status status = files.CheckUnchanged("the model 'stories'");
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_NE(status.message().find("the model 'stories'"), absl::string_view::npos) << status;
+  EXPECT_NE(status.message().find(files_[0].path()), absl::string_view::npos) << status;
+  // Beside what is left of the first load.
+  auto reopened = Source::OpenFile(files_[0].path());
+  ASSERT_TRUE(reopened.ok()) << reopened.status();
+  auto again = memory_->Import(*reopened, 0, kPage, "tensor");
+  ASSERT_TRUE(again.ok()) << again.status();
+  ImportedFiles loaded_again;
+  loaded_again.Add((*again)->file());
+  EXPECT_TRUE(loaded_again.CheckUnchanged("the model 'stories'").ok());
+  std::vector<std::byte> read(11);
+  ASSERT_TRUE(memory_->Read(**again, 0, absl::MakeSpan(read)).ok());
+  EXPECT_EQ(std::memcmp(read.data(), "other words", 11), 0);
 }
 
 // Of this process: what the system cannot take from a file again.

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/files/cache_file.h"
 #include "npubank/lazy_tensor/sources/retention.h"
-#include "npubank/runtime/memory/strategies/shared_tiles.h"
+#include "npubank/runtime/memory/strategies/placed.h"
 #include "npubank/runtime/memory/strategies/tiled.h"
 #include "npubank/runtime/memory/upload.h"
 #include "npubank/tests/support/driver_statistics.h"
@@ -193,7 +193,7 @@ class LoadPeakTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, 
       case MemoryStrategy::kPlaced:
         return Placed::Options().least_slab_bytes;
       default:
-        return Tiled::kTileBytes + SharedTiles::kSlabPages * kPage;
+        return Tiled::kTileBytes + 16 * kPage;
     }
   }
   // The staging ring: of two buffers, where the host cannot touch the device's memory.

@@ -8,6 +8,7 @@
 #ifndef NPUBANK_TESTS_SUPPORT_HOOKED_MEMORY_H_
 #define NPUBANK_TESTS_SUPPORT_HOOKED_MEMORY_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -83,12 +84,13 @@ class HookedMemory final : public DeviceMemory {
       *imported_bytes += size;
     }
     ~Imported() override { *imported_bytes -= imported; }
-    void* address() const override { return nullptr; }
+    void* address() const override { return &nothing; }
     uint64_t bytes() const override { return imported; }
     uint64_t reserved_bytes() const override { return 0; }
     absl::string_view strategy() const override { return "imported"; }
     absl::Span<std::byte> host_bytes() override { return {}; }
 
+    alignas(64) static inline std::byte nothing;  // somewhere to point
     std::shared_ptr<uint64_t> imported_bytes;
     uint64_t imported;
   };

@@ -28,6 +28,13 @@ struct AllocationTrace {
   uint64_t peak_live_bytes = 0;
 
   static absl::StatusOr<AllocationTrace> Load(const std::string& path);
+  // Three to six models of random, odd sizes, 40 MiB to 5 GiB live at the peak, that take turns on
+  // the device: whole models and parts of them leave, in the order they came, backwards or in none;
+  // activations come and go between. The same seed gives the same trace.
+  static AllocationTrace ModelSwitches(uint32_t seed);
+  // Phases of random sizes from 1 KiB to 32 MiB, each phase of other ones, between which a random
+  // part of all tensors stays where it is: the worst for memory that cannot be moved.
+  static AllocationTrace Adversarial(uint32_t seed);
 };
 
 }  // namespace npubank

@@ -9,6 +9,11 @@
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
+namespace {
+
+constexpr uint64_t kAlonePages = 8;
+
+}  // namespace
 
 class Placed::PlacedBlock : public Block {
  public:
@@ -27,6 +32,13 @@ class Placed::PlacedBlock : public Block {
   const uint64_t bytes_;
 };
 
+Placed::Options Placed::Options::ForPages(uint64_t page_bytes) {
+  Options options;
+  options.alone_bytes = std::max(options.alone_bytes, kAlonePages * page_bytes);
+  options.page_bytes = page_bytes;
+  return options;
+}
+
 absl::StatusOr<std::unique_ptr<Block>> Placed::Allocate(uint64_t bytes, absl::string_view name) {
   if (bytes >= options_.alone_bytes) return slab_source_->Allocate(bytes, name);
   bytes = AlignUp(bytes, kDeviceAlignment);
@@ -37,12 +49,13 @@ absl::StatusOr<std::unique_ptr<Block>> Placed::Allocate(uint64_t bytes, absl::st
     while (slab_bytes < options_.most_slab_bytes && slab_bytes * 2 <= holes_.slab_bytes() / 8)
       slab_bytes *= 2;
   }
-  slab_bytes = std::max(slab_bytes, bytes);
-  NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<Block> slab, MakeSlab(&slab_bytes, bytes, name));
+  // Whole pages are asked for: past what was asked for, addresses are unknown to the driver.
+  const uint64_t wanted = AlignUp(bytes, options_.page_bytes);
+  slab_bytes = std::max(AlignUp(slab_bytes, options_.page_bytes), wanted);
+  NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<Block> slab, MakeSlab(&slab_bytes, wanted, name));
   MutexLock lock(mutex_);
   const uint64_t number = next_slab_++;
-  // What was asked for, not its pages: past that, addresses are unknown to the driver.
-  holes_.AddSlab(number, std::max(slab_bytes / kDeviceAlignment * kDeviceAlignment, bytes));
+  holes_.AddSlab(number, slab_bytes);
   slabs_.emplace(number, std::move(slab));
   return Take(bytes);
 }

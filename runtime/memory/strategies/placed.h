@@ -6,7 +6,7 @@
 // what is in them: an eighth of it, so that a small model does not pay for a large slab.
 // A tensor of `alone_bytes` or more gets memory of its own: a slab spares it one driver call, and
 // costs what is left at the end of the slab and the holes that tensors of other sizes leave. Where
-// memory comes in pages, alone_bytes should be many of them; of the last page part is wasted.
+// memory comes in pages, of its last page part is wasted.
 // Cost: one driver call per slab; the rest is bookkeeping, logarithmic in the number of holes.
 #ifndef NPUBANK_RUNTIME_MEMORY_STRATEGIES_PLACED_H_
 #define NPUBANK_RUNTIME_MEMORY_STRATEGIES_PLACED_H_
@@ -28,6 +28,10 @@ class Placed : public Strategy, public std::enable_shared_from_this<Placed> {
     uint64_t least_slab_bytes = 1 << 20;
     uint64_t most_slab_bytes = 64 << 20;  // the least times a power of two
     uint64_t alone_bytes = 256 << 10;
+    uint64_t page_bytes = kDeviceAlignment;  // what slabs are multiples of
+
+    // For slabs that come in pages of this size: a tensor of eight wastes little of its last one.
+    static Options ForPages(uint64_t page_bytes);
   };
 
   Placed(std::shared_ptr<Strategy> slabs, Options options)

@@ -10,6 +10,7 @@ Placed::Options SlabsOfPages(uint64_t page_bytes) {
   options.least_slab_bytes = page_bytes;
   options.most_slab_bytes = SharedTiles::kSlabPages * page_bytes;
   options.alone_bytes = SharedTiles::kOwnPages * page_bytes;
+  options.page_bytes = page_bytes;
   return options;
 }
 

@@ -18,8 +18,8 @@ namespace npubank {
 
 class SharedTiles : public Strategy {
  public:
-  static constexpr uint64_t kOwnPages = 4;    // from here on the last page's waste is small
-  static constexpr uint64_t kSlabPages = 16;  // at most, of a slab
+  static constexpr uint64_t kOwnPages = 6;    // from here on the last page's waste is small
+  static constexpr uint64_t kSlabPages = 32;  // at most, of a slab
 
   // `pages` rounds sizes up to pages of this size; slabs are taken from it too.
   SharedTiles(std::shared_ptr<Strategy> pages, uint64_t page_bytes);

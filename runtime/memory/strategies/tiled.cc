@@ -33,12 +33,12 @@ class Tiled::HeldTile {
  public:
   HeldTile(PhysicalMemory memory, std::shared_ptr<Books> books)
       : memory_(std::move(memory)), books_(std::move(books)) {
-    books_->Hold(memory_->bytes());
+    books_->Hold(memory_->bytes(), memory_->bytes());
   }
   ~HeldTile() {
     const uint64_t bytes = memory_->bytes();
     memory_.reset();
-    books_->LetGo(bytes);
+    books_->LetGo(bytes, bytes);
   }
   ze_physical_mem_handle_t handle() const { return memory_->handle(); }
 

@@ -7,7 +7,7 @@
 // by the page; memory comes in tiles of 2 MiB (a page, where pages are larger), any free pages of
 // which serve any tensor (tiles.h). So the memory held is what is in use and less than a tile more,
 // whatever was freed in whatever order. When a range is full another one is reserved.
-// Tiles that become free are kept for the next tensor until demand has dropped or nothing is left.
+// Some tiles that become free are kept for the next tensor: tiles.h says how many.
 //
 // Sizes are rounded up to pages; for what is much smaller than a page put a Placed on top. Cost: a
 // driver call per new tile and one per piece mapped and unmapped, mostly one per 2 MiB.

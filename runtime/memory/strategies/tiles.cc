@@ -1,9 +1,13 @@
 #include "npubank/runtime/memory/strategies/tiles.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace npubank {
+namespace {
+
+constexpr uint64_t kKeptPart = 8;  // an eighth
+
+}  // namespace
 
 void Tiles::AddTile(uint64_t tile) {
   pages_.AddSlab(tile, options_.tile_bytes);
@@ -23,35 +27,24 @@ uint64_t Tiles::Take(uint64_t bytes, std::vector<Piece>* pieces) {
     TakePiece(piece, pieces);
     bytes -= piece;
   }
-  NoteDemand();
   return bytes;
 }
 
 void Tiles::Give(const std::vector<Piece>& pieces) {
   for (const Piece& piece : pieces)
     if (pages_.Give({piece.tile, piece.offset}, piece.bytes)) unused_.insert(piece.tile);
-  ++gives_;
 }
-
-void Tiles::NoteDemand() { peak_ = std::max(peak_, taken_bytes()); }
 
 std::vector<uint64_t> Tiles::TakeUnneeded() {
   if (taken_bytes() == 0) return TakeUnused();
-  if (gives_ < options_.window) return {};
-  const uint64_t wanted = std::max(peak_, last_peak_);
-  last_peak_ = peak_;
-  peak_ = taken_bytes();
-  gives_ = 0;
-  return TakeUnused((held_bytes() - std::min(wanted, held_bytes())) / options_.tile_bytes);
+  return TakeUnused(taken_bytes() / kKeptPart / options_.tile_bytes + 1);
 }
 
-std::vector<uint64_t> Tiles::TakeUnused() {
-  return TakeUnused(std::numeric_limits<uint64_t>::max());
-}
+std::vector<uint64_t> Tiles::TakeUnused() { return TakeUnused(0); }
 
-std::vector<uint64_t> Tiles::TakeUnused(uint64_t most) {
+std::vector<uint64_t> Tiles::TakeUnused(uint64_t kept) {
   std::vector<uint64_t> tiles;
-  while (!unused_.empty() && tiles.size() < most) {
+  while (unused_.size() > kept) {
     const uint64_t tile = *unused_.rbegin();
     unused_.erase(tile);
     pages_.RemoveSlab(tile);

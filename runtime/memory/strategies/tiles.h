@@ -14,11 +14,9 @@
 // last page. Order of taking: whole tiles for whole tiles' worth, the smallest run of pages that
 // holds the rest, and only when there is none, several smaller runs (more mappings, no new tile).
 //
-// Tiles that become free are kept, because the next tensor will want them, until
-//   - nothing is taken at all: everything goes at once;
-//   - demand has dropped: the most that was in use during the last one to two windows of
-//     `window` gives needs fewer;
-//   - memory is short: TakeUnused takes all that are free.
+// Of the tiles that become free some are kept, because the next tensor will want them: an eighth of
+// what is taken, and one tile. The rest goes at once, and everything when nothing is taken at all;
+// when memory is short TakeUnused takes all that are free.
 // Sizes are multiples of page_bytes; a tile is a multiple of a page. Threads: one at a time.
 #ifndef NPUBANK_RUNTIME_MEMORY_STRATEGIES_TILES_H_
 #define NPUBANK_RUNTIME_MEMORY_STRATEGIES_TILES_H_
@@ -36,7 +34,6 @@ class Tiles {
   struct Options {
     uint64_t tile_bytes = 2 << 20;
     uint64_t page_bytes = 64 << 10;
-    uint64_t window = 1024;  // gives
   };
   struct Piece {
     uint64_t tile = 0;
@@ -52,26 +49,24 @@ class Tiles {
   uint64_t Take(uint64_t bytes, std::vector<Piece>* pieces);
   void Give(const std::vector<Piece>& pieces);
 
-  // Tiles to give back now because demand has dropped; they are in the books no more.
+  // Tiles to give back now because fewer are enough; they are in the books no more.
   std::vector<uint64_t> TakeUnneeded();
   // All tiles of which nothing is taken, for when memory is short; they are in the books no more.
   std::vector<uint64_t> TakeUnused();
 
   uint64_t held_bytes() const { return pages_.slab_bytes(); }
   uint64_t taken_bytes() const { return pages_.slab_bytes() - pages_.free_bytes(); }
+  // Of tiles that are free as a whole.
+  uint64_t unused_bytes() const { return unused_.size() * options_.tile_bytes; }
   const Options& options() const { return options_; }
 
  private:
   void TakePiece(uint64_t bytes, std::vector<Piece>* pieces);
-  std::vector<uint64_t> TakeUnused(uint64_t most);
-  void NoteDemand();
+  std::vector<uint64_t> TakeUnused(uint64_t kept);
 
   const Options options_;
   BestFit pages_;              // a slab is a tile
   std::set<uint64_t> unused_;  // tiles that are free as a whole
-  uint64_t gives_ = 0;         // in this window
-  uint64_t peak_ = 0;          // bytes taken at once in this window
-  uint64_t last_peak_ = 0;     // and in the window before
 };
 
 }  // namespace npubank

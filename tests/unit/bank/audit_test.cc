@@ -127,6 +127,47 @@ TEST_F(AuditTest, BanksMayShareADeviceMemory) {
   EXPECT_EQ(banks[0]->Audit().discrepancies.size(), 2u) << "written and imported bytes";
 }
 
+// Counts as drivers do: what was asked for, and buffers of its own.
+class CountingDriver final : public HostMemory {
+ public:
+  DeviceUsage Usage() const override {
+    DeviceUsage usage = HostMemory::Usage();
+    usage.asked_bytes = asked;
+    usage.pinned_bytes = pinned;
+    return usage;
+  }
+  absl::StatusOr<uint64_t> DriverBytes() const override { return counted; }
+
+  uint64_t asked = 0, pinned = 0, counted = 0;
+};
+
+TEST_F(AuditTest, ADriversCountIsWhatWasAskedForAndImportedAndWhatIsToldApart) {
+  const auto driver = std::make_shared<CountingDriver>();
+  driver->counted = 700;  // before any weight
+  const auto bank = Bank::Create(driver, {});
+  const Owner owner = bank->AddOwner("prefill");
+  ASSERT_TRUE(bank->Register(owner, weights_.Submodel()[0], "w").ok());
+  ASSERT_TRUE(bank->EvaluateAndAllocate(owner).ok());
+  driver->asked = 1920;  // and not the page that it lies in
+  driver->pinned = 8192;
+  driver->counted = 700 + 1920 + 8192 + 300;
+  const AuditReport report = bank->Audit();
+  EXPECT_TRUE(report.clean()) << report.ToString();
+  EXPECT_TRUE(report.driver_counts);
+  EXPECT_EQ(report.driver_bytes_before, 700u);
+  EXPECT_EQ(report.driver_bytes_asked, 1920u);
+  EXPECT_EQ(report.driver_bytes_imported, 8192u);
+  EXPECT_EQ(report.driver_bytes_apart, 300);
+  EXPECT_NE(report.ToString().find("1920 asked for + 8192 imported + 700 before any weight + 300"),
+            std::string::npos)
+      << report.ToString();
+  driver->counted = 300;  // what was there before is gone
+  EXPECT_EQ(bank->Audit().driver_bytes_apart, 300 - 700 - 1920 - 8192);
+  EXPECT_FALSE(bank->Audit().clean()) << "fewer than were asked for";
+  driver->counted = 1920 + 8192;
+  EXPECT_TRUE(bank->Audit().clean()) << "what others gave back is nothing of ours";
+}
+
 TEST_F(AuditTest, LeasedTensorsWithoutOwnerAreAccountedFor) {
   Owner owner = bank_->AddOwner("prefill");
   const Uid uid = bank_->Register(owner, weights_.Submodel()[0], "w").value().uid;

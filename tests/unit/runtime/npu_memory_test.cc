@@ -14,6 +14,7 @@
 #include "npubank/runtime/memory/upload.h"
 #include "npubank/tests/support/npu_fixture.h"
 #include "npubank/tests/support/npu_switches.h"
+#include "npubank/tests/support/temporary_file.h"
 
 namespace npubank {
 namespace {
@@ -88,6 +89,54 @@ TEST_F(NpuMemoryTest, TheStagingRingServesTheNextTensorAndIsGivenBackByTrim) {
   EXPECT_EQ(Driver().live_bytes, before.live_bytes);
   EXPECT_EQ(Driver().live_lists, before.live_lists);
   EXPECT_EQ(books->usage().held_bytes, 0u);
+}
+
+TEST_F(NpuMemoryTest, APieceIsProducedOnlyWhenItsBufferHasBeenCopied) {
+  const NpuSwitches slow({{"NPUBANK_NPU_COPY_DELAY_US", absl::StrCat(20000)}});
+  const uint64_t bytes = 4 * Staging::kPieceBytes;
+  auto allocation = memory().Allocate(bytes, "weight");
+  ASSERT_TRUE(allocation.ok()) << allocation.status();
+  const uint64_t before = Driver().copied_bytes;
+  const auto produce = [&](uint64_t offset, absl::Span<std::byte> out) {
+    // A ring has two buffers: this one held the piece before the last.
+    const uint64_t reused = offset < 2 * Staging::kPieceBytes ? 0 : offset - Staging::kPieceBytes;
+    EXPECT_GE(Driver().copied_bytes - before, reused) << "still on its way to the device";
+    return Produce(offset, out);
+  };
+  Staging staging(place_.device, std::make_shared<Books>(), [] {});
+  ASSERT_TRUE(staging.Upload((*allocation)->address(), bytes, produce).ok());
+  std::vector<std::byte> read(bytes);
+  ASSERT_TRUE(memory().Read(**allocation, 0, absl::MakeSpan(read)).ok());
+  for (size_t i = 0; i < read.size(); ++i) ASSERT_EQ(read[i], Pattern(i)) << i;
+}
+
+TEST_F(NpuMemoryTest, WhatIsKeptForReuseGoesWithTrimAndWithTheLastTensor) {
+  const NpuSwitches discrete({{"NPUBANK_NPU_HOST_ACCESS", "0"}, {"NPUBANK_NPU_IMPORT", "1"}});
+  auto device = level_zero::Device::Open(level_zero::DeviceChoice::kSoftware);
+  ASSERT_TRUE(device.ok()) << device.status();
+  auto memory = NpuMemory::Create(*device);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  const testing::TemporaryFile file(std::vector<std::byte>(8192));
+  auto source = Source::OpenFile(file.path());
+  ASSERT_TRUE(source.ok()) << source.status();
+  const auto ring_is_kept = [&] {
+    return (*memory)->Usage().held_bytes >= 2 * Staging::kLeastPieceBytes + 8192;
+  };
+  for (const bool last_is_imported : {false, true}) {
+    auto own = (*memory)->Allocate(1 << 20, "own");
+    auto imported = (*memory)->Import(*source, 0, 4096, "imported");
+    ASSERT_TRUE(own.ok() && imported.ok()) << own.status() << imported.status();
+    ASSERT_TRUE((*memory)->Write(**own, Produce).ok());
+    ASSERT_GT((*memory)->Usage().held_bytes, 1u << 20) << "a ring";
+    (*memory)->Trim();
+    EXPECT_EQ((*memory)->Usage().held_bytes, 1u << 20) << "no ring";
+    ASSERT_TRUE((*memory)->Write(**own, Produce).ok());
+    (last_is_imported ? *own : *imported).reset();
+    ASSERT_TRUE(ring_is_kept());
+    (last_is_imported ? *imported : *own).reset();
+    EXPECT_EQ((*memory)->Usage().held_bytes, 0u);
+    EXPECT_EQ(Driver().live_bytes, 0u);
+  }
 }
 
 TEST_F(NpuMemoryTest, AFullDeviceLeavesRoomForASmallRing) {
@@ -165,7 +214,7 @@ TEST_F(NpuMemoryTest, PlacedTensorsOfManyPagesHaveMemoryOfTheirOwnAndNothingBesi
     const NpuSwitches switches({{"NPUBANK_NPU_PAGE_SIZE", absl::StrCat(page)}});
     auto placed = NpuMemory::Create(place_.device, {.strategy = MemoryStrategy::kPlaced});
     ASSERT_TRUE(placed.ok()) << placed.status();
-    const uint64_t many = std::max<uint64_t>(256 << 10, 16 * page);
+    const uint64_t many = std::max<uint64_t>(256 << 10, 8 * page);
     auto alone = (*placed)->Allocate(many + 1, "many pages");
     ASSERT_TRUE(alone.ok()) << alone.status();
     EXPECT_EQ((*alone)->reserved_bytes(), many + page);

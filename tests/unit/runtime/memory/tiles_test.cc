@@ -16,7 +16,7 @@ namespace {
 
 using Pieces = std::vector<Tiles::Piece>;
 
-constexpr Tiles::Options kSmall = {.tile_bytes = 8, .page_bytes = 1, .window = 4};
+constexpr Tiles::Options kSmall = {.tile_bytes = 8, .page_bytes = 1};
 
 // Takes `bytes`, with as many new tiles as that needs.
 Pieces TakeAll(Tiles& tiles, uint64_t bytes, uint64_t* next_tile) {
@@ -60,24 +60,21 @@ TEST(TilesTest, NothingTakenMeansEverythingGoes) {
   EXPECT_EQ(tiles.held_bytes(), 0u);
 }
 
-TEST(TilesTest, UnusedTilesAreKeptWhileTheyAreWantedAndGoWhenDemandHasDropped) {
+TEST(TilesTest, AnEighthOfWhatIsTakenAndATileAreKeptForTheNext) {
   Tiles tiles(kSmall);
   uint64_t next = 0;
-  const Pieces stays = TakeAll(tiles, 8, &next);
-  for (int round = 0; round < 10; ++round) {
-    const Pieces comes_and_goes = TakeAll(tiles, 80, &next);
-    tiles.Give(comes_and_goes);
-    EXPECT_TRUE(tiles.TakeUnneeded().empty()) << round;
-  }
-  EXPECT_EQ(next, 11u) << "the same tiles served every round";
-  uint64_t gone = 0;
-  for (int gives = 0; gives < 3 * 4; ++gives) {
-    tiles.Give(TakeAll(tiles, 16, &next));
-    gone += tiles.TakeUnneeded().size();
-  }
-  EXPECT_EQ(gone, 8u) << "all but the 3 that the last windows needed";
+  const Pieces stays = TakeAll(tiles, 16 * 8, &next);
+  const Pieces comes_and_goes = TakeAll(tiles, 10 * 8, &next);
+  tiles.Give(comes_and_goes);
+  EXPECT_EQ(tiles.TakeUnneeded().size(), 7u) << "of 10 free ones 16 / 8 and one are kept";
+  EXPECT_EQ(tiles.unused_bytes(), 3 * 8u);
+  EXPECT_TRUE(tiles.TakeUnneeded().empty());
+  const Pieces again = TakeAll(tiles, 3 * 8, &next);
+  EXPECT_EQ(next, 26u) << "what was kept serves the next";
+  tiles.Give(again);
+  EXPECT_TRUE(tiles.TakeUnneeded().empty());
   tiles.Give(stays);
-  EXPECT_EQ(tiles.TakeUnneeded().size(), 3u);
+  EXPECT_EQ(tiles.TakeUnneeded().size(), 19u) << "nothing is left: nothing is kept";
 }
 
 TEST(TilesTest, ShortMemoryTakesAllThatIsUnused) {
@@ -135,6 +132,7 @@ TEST(TilesTest, RandomCallsNeverHandOutAPageTwiceAndNeverHoldATileTooMany) {
         const auto user = taken.lower_bound({tile, 0});
         ASSERT_TRUE(user == taken.end() || user->first != tile) << "seed " << seed;
       }
+      ASSERT_LE(tiles.unused_bytes(), taken.size() / 8 + kSmall.tile_bytes) << "seed " << seed;
     }
     ASSERT_EQ(tiles.taken_bytes(), taken.size());
     ASSERT_EQ(tiles.held_bytes(), held.size() * kSmall.tile_bytes);
