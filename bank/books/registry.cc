@@ -267,6 +267,11 @@ absl::StatusOr<Acquired> Registry::Acquire(Uid uid, const std::function<bool()>&
       }
       flight = entry->flight;
       name = entry->name;
+      if (flight->evaluator == std::this_thread::get_id()) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "tensor '", name, "' is wanted by the thread that is making it: a device memory's ",
+            "Write must not ask the bank for what it writes"));
+      }
       ++counters_.waits;
     }
     NPUBANK_RETURN_IF_ERROR(Await(*flight, name, cancelled));

@@ -22,6 +22,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <variant>
 #include <vector>
 
@@ -48,6 +49,8 @@ using HostCopies = absl::flat_hash_map<uint64_t, HostCopy>;
 
 // An evaluation that is under way. `finished` and `status` are guarded by the registry's mutex.
 struct Flight {
+  // Who evaluates, and would wait for itself if it wanted the tensor meanwhile.
+  const std::thread::id evaluator = std::this_thread::get_id();
   CondVar done;
   bool finished = false;
   absl::Status status;

@@ -180,6 +180,22 @@ TEST_F(CheckedMemoryTest, AWriteThatAsksForMoreThanThereIs) {
   ExpectRefused("asked for 512 at 0 when it had 0");
 }
 
+TEST_F(CheckedMemoryTest, AWriteThatAsksTheBankForWhatItWritesIsRefusedAndDoesNotHang) {
+  auto bank = Bank::Create(crooked_, {});
+  Owner owner = bank->AddOwner("demo");
+  const auto source = Source::FromBuffer(CountingFloats(64), "numbers");
+  const LazyTensor tensor = VectorsOver(source, 64)[0];
+  const Uid uid = tensor.uid();
+  ASSERT_TRUE(bank->Register(owner, tensor, "layers.0.wq").ok());
+  crooked_->on_write = [&](auto, auto) { return bank->Get(uid).status(); };
+  const absl::Status status = bank->EvaluateAndAllocate(owner);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(status.message(), HasSubstr("layers.0.wq"));
+  EXPECT_EQ(crooked_->Usage().live_bytes, 0u);
+  crooked_->on_write = nullptr;
+  EXPECT_TRUE(bank->EvaluateAndAllocate(owner).ok());
+}
+
 TEST_F(CheckedMemoryTest, AnErrorThatAWriteKeepsToItselfComesBackAllTheSame) {
   const auto memory = std::make_shared<Misbehaving>();
   CheckedMemory checked(memory);
