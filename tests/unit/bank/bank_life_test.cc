@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "npubank/bank/books/audit.h"
@@ -252,6 +255,51 @@ TEST_F(BankLifeTest, ABufferThatTheOwnerStillHasComesBackFromIt) {
   std::vector<std::byte> bytes(400);
   ASSERT_TRUE(bank_->Read(uid, 0, absl::MakeSpan(bytes)).ok());
   EXPECT_EQ(bytes, CountingFloats(100));
+}
+
+// Opens a file once; whatever is to happen meanwhile happens in every later opening, which fails.
+class OpensOnce final : public SourceOpener {
+ public:
+  OpensOnce(std::string path, std::function<void()> meanwhile)
+      : path_(std::move(path)), meanwhile_(std::move(meanwhile)) {}
+  absl::StatusOr<std::shared_ptr<Source>> Open() override {
+    if (!std::exchange(opened_, true)) return Source::OpenFile(path_);
+    meanwhile_();
+    return absl::NotFoundError("gone");
+  }
+
+ private:
+  const std::string path_;
+  const std::function<void()> meanwhile_;
+  bool opened_ = false;
+};
+
+// One owner's way back is being tried, and fails; another, who has no index, registers the same tensor
+// in the middle of it. The tensor is a hit, and what was brought with it is the only way left.
+TEST_F(BankLifeTest, AHitDuringAFailingLoadOfAnotherOwnerKeepsTheRecipeItCameWith) {
+  Make({});
+  const TestWeights weights(1);
+  const LazyTensor table = LazyTensor::Stored(*weights.Index(), "layer0").value();
+  Owner without = bank_->AddOwner("without a way back");
+  auto index = std::make_shared<SourceIndex>("fails");
+  const auto meanwhile = [&] {
+    const auto registered =
+        bank_->Register(without, *LazyTensor::Stored(*weights.Index(), "layer0"), "w");
+    ASSERT_TRUE(registered.ok()) << registered.status();
+    EXPECT_TRUE(registered->hit);
+  };
+  const uint32_t file =
+      index->AddFile(std::make_unique<OpensOnce>(weights.path(), meanwhile)).value();
+  ASSERT_TRUE(index->Add({"layer0", table.type(), file, 0}).ok());
+  Owner with = bank_->AddOwner("with a way back", {.index = index});
+  ASSERT_TRUE(bank_->Register(with, table, "w").ok());
+  ASSERT_TRUE(bank_->EvaluateAndAllocate(with).ok());
+  ASSERT_GT(bank_->Sleep(with)->bytes_given_back, 0u);
+  EXPECT_FALSE(bank_->EvaluateAndAllocate(with).ok()) << "its file is gone";
+  with.Release();
+  const auto leases = bank_->Load(without);
+  ASSERT_TRUE(leases.ok()) << leases.status();
+  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
 }
 
 TEST_F(BankLifeTest, ASourceThatIsAnotherNowIsDataLoss) {
