@@ -19,11 +19,11 @@
 #include "npubank/bank/files/snapshot.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/open_index.h"
-#include "npubank/tools/command_line.h"
 #include "npubank/tools/reports/model_text.h"
 #include "npubank/tools/reports/plan_text.h"
 #include "npubank/tools/reports/snapshot_findings.h"
 #include "npubank/tools/reports/snapshot_text.h"
+#include "npubank/tools/terminal/command_line.h"
 
 ABSL_FLAG(std::string, format, "table", "table, json or csv");
 ABSL_FLAG(

@@ -18,9 +18,9 @@
 #include "npubank/bank/files/snapshot.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/tools/bank_run_flags.h"
-#include "npubank/tools/command_line.h"
 #include "npubank/tools/model_run.h"
 #include "npubank/tools/model_turns.h"
+#include "npubank/tools/terminal/command_line.h"
 
 namespace npubank {
 namespace {

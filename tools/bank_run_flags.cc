@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/tools/command_line.h"
+#include "npubank/tools/terminal/command_line.h"
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/element_type.h"
 #include "npubank/tools/checkpoint_writer.h"
-#include "npubank/tools/command_line.h"
+#include "npubank/tools/terminal/command_line.h"
 
 ABSL_FLAG(std::string, out, "", "folder to write; made if it does not exist");
 ABSL_FLAG(int64_t, layers, 12, "decoder layers");

@@ -9,8 +9,8 @@
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/formats/vocabulary.h"
-#include "npubank/tools/progress_bar.h"
-#include "npubank/tools/stopwatch.h"
+#include "npubank/tools/terminal/progress_bar.h"
+#include "npubank/tools/terminal/stopwatch.h"
 
 namespace npubank {
 namespace {
@@ -125,8 +125,8 @@ absl::Status ModelRun::LoadWeights(const ModelRunOptions& options, const BankPla
   session.evaluate.progress = [&](const LoadProgress& progress) {
     bar.Show(progress.bytes_done, progress.bytes_total, progress.tensor);
   };
-  NPUBANK_ASSIGN_OR_RETURN(session_, Session::Load(place.npu, place.bank, blobs,
-                                                   checkpoint->index(), session));
+  NPUBANK_ASSIGN_OR_RETURN(
+      session_, Session::Load(place.npu, place.bank, blobs, checkpoint->index(), session));
   return absl::OkStatus();
 }
 

@@ -11,7 +11,7 @@
 #include "npubank/bank/books/audit.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/sources/retention.h"
-#include "npubank/tools/stopwatch.h"
+#include "npubank/tools/terminal/stopwatch.h"
 
 namespace npubank {
 namespace {

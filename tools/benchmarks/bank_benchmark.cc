@@ -16,7 +16,7 @@
 #include "npubank/bank/bank.h"
 #include "npubank/bank/host_memory.h"
 #include "npubank/lazy_tensor/lazy_tensor.h"
-#include "npubank/tools/standard_streams.h"
+#include "npubank/tools/terminal/standard_streams.h"
 
 namespace npubank {
 namespace {

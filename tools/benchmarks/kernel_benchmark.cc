@@ -24,7 +24,7 @@
 #include "npubank/lazy_tensor/kernels/dequantize.h"
 #include "npubank/lazy_tensor/kernels/packing.h"
 #include "npubank/lazy_tensor/kernels/permute.h"
-#include "npubank/tools/standard_streams.h"
+#include "npubank/tools/terminal/standard_streams.h"
 
 namespace npubank::kernels {
 namespace {

@@ -39,10 +39,10 @@
 #include "npubank/lazy_tensor/sources/source.h"
 #include "npubank/tools/bank_place.h"
 #include "npubank/tools/checkpoint_writer.h"
-#include "npubank/tools/command_line.h"
 #include "npubank/tools/model_turns.h"
 #include "npubank/tools/reports/memory_monitor.h"
-#include "npubank/tools/stopwatch.h"
+#include "npubank/tools/terminal/command_line.h"
+#include "npubank/tools/terminal/stopwatch.h"
 
 ABSL_FLAG(std::string, model, "",
           "checkpoint folder in BF16; empty: a made-up one, for the run only");

@@ -24,7 +24,7 @@
 #include "npubank/runtime/level_zero/device.h"
 #include "npubank/runtime/memory/npu_memory.h"
 #include "npubank/tools/benchmarks/allocation_trace.h"
-#include "npubank/tools/command_line.h"
+#include "npubank/tools/terminal/command_line.h"
 
 namespace npubank {
 namespace {

@@ -25,7 +25,7 @@
 #include "npubank/compiler_stub/views/schedule_view.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/tools/benchmarks/fake_model.h"
-#include "npubank/tools/command_line.h"
+#include "npubank/tools/terminal/command_line.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "npubank/tools/command_line.h"
+#include "npubank/tools/terminal/command_line.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "npubank/tools/progress_bar.h"
+#include "npubank/tools/terminal/progress_bar.h"
 
 #include <unistd.h>
 

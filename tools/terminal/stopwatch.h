@@ -1,6 +1,6 @@
 // Stopwatch: the seconds since it was made.
-#ifndef NPUBANK_TOOLS_STOPWATCH_H_
-#define NPUBANK_TOOLS_STOPWATCH_H_
+#ifndef NPUBANK_TOOLS_TERMINAL_STOPWATCH_H_
+#define NPUBANK_TOOLS_TERMINAL_STOPWATCH_H_
 
 #include <chrono>
 
@@ -18,4 +18,4 @@ class Stopwatch {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_TOOLS_STOPWATCH_H_
+#endif  // NPUBANK_TOOLS_TERMINAL_STOPWATCH_H_

@@ -2,8 +2,8 @@
 //
 //   ProgressBar bar("loading");
 //   bar.Show(done, total, "layers.0.wq");
-#ifndef NPUBANK_TOOLS_PROGRESS_BAR_H_
-#define NPUBANK_TOOLS_PROGRESS_BAR_H_
+#ifndef NPUBANK_TOOLS_TERMINAL_PROGRESS_BAR_H_
+#define NPUBANK_TOOLS_TERMINAL_PROGRESS_BAR_H_
 
 #include <cstdint>
 #include <string>
@@ -26,4 +26,4 @@ class ProgressBar {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_TOOLS_PROGRESS_BAR_H_
+#endif  // NPUBANK_TOOLS_TERMINAL_PROGRESS_BAR_H_

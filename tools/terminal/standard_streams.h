@@ -9,8 +9,8 @@
 // output is flushed and closed; what could not be written (a full disk, a closed output) is one line
 // on standard error and exit status 1, whatever status the program had.
 // Threads: call it first in main, once.
-#ifndef NPUBANK_TOOLS_STANDARD_STREAMS_H_
-#define NPUBANK_TOOLS_STANDARD_STREAMS_H_
+#ifndef NPUBANK_TOOLS_TERMINAL_STANDARD_STREAMS_H_
+#define NPUBANK_TOOLS_TERMINAL_STANDARD_STREAMS_H_
 
 namespace npubank {
 
@@ -18,4 +18,4 @@ void GuardStandardStreams();
 
 }  // namespace npubank
 
-#endif  // NPUBANK_TOOLS_STANDARD_STREAMS_H_
+#endif  // NPUBANK_TOOLS_TERMINAL_STANDARD_STREAMS_H_

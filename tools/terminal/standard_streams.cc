@@ -1,4 +1,4 @@
-#include "npubank/tools/standard_streams.h"
+#include "npubank/tools/terminal/standard_streams.h"
 
 #include <fcntl.h>
 #include <unistd.h>

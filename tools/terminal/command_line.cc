@@ -1,4 +1,4 @@
-#include "npubank/tools/command_line.h"
+#include "npubank/tools/terminal/command_line.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "npubank/tools/standard_streams.h"
+#include "npubank/tools/terminal/standard_streams.h"
 
 namespace npubank {
 namespace {

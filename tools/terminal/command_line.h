@@ -9,8 +9,8 @@
 // `--prompt-ids 1,2` and `--prompt_ids=1,2` are the same flag. `--help` prints the help and ends the
 // program with status 0; a flag that is unknown, or whose value is of another kind, ends it with a
 // line that says so and status 1.
-#ifndef NPUBANK_TOOLS_COMMAND_LINE_H_
-#define NPUBANK_TOOLS_COMMAND_LINE_H_
+#ifndef NPUBANK_TOOLS_TERMINAL_COMMAND_LINE_H_
+#define NPUBANK_TOOLS_TERMINAL_COMMAND_LINE_H_
 
 #include <string>
 #include <vector>
@@ -59,4 +59,4 @@ int ExitStatus(const absl::Status& status);
 
 }  // namespace npubank
 
-#endif  // NPUBANK_TOOLS_COMMAND_LINE_H_
+#endif  // NPUBANK_TOOLS_TERMINAL_COMMAND_LINE_H_
