@@ -35,6 +35,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Load(std::shared_ptr<Npu> npu,
   std::unique_ptr<Session> session(new Session);
   session->npu_ = std::move(npu);
   session->bank_ = std::move(bank);
+  session->model_ = absl::StrCat("model ", index->listing());
   for (const std::string& blob : blobs) {
     NPUBANK_ASSIGN_OR_RETURN(Submodel submodel,
                              Submodel::Load(session->bank_, blob, options.name, index));
@@ -51,6 +52,7 @@ std::vector<const Owner*> Session::Owners() const {
 }
 
 void Session::Pause() {
+  imported_ = {};
   for (Submodel& submodel : submodels_) submodel.Unpin();
   workspace_.reset();
   awake_ = false;
@@ -68,6 +70,7 @@ absl::Status Session::Wake(const LoadOptions& options) {
   if (awake_) return absl::OkStatus();
   NPUBANK_ASSIGN_OR_RETURN(const std::vector<Lease> leases, bank_->Load(Owners(), options));
   for (Submodel& submodel : submodels_) NPUBANK_RETURN_IF_ERROR(submodel.Pin(leases));
+  for (const Lease& lease : leases) imported_.Add(lease.file());
   awake_ = true;
   return absl::OkStatus();
 }
@@ -214,6 +217,7 @@ absl::Status Session::RunChunk(Submodel& submodel, absl::Span<const int32_t> tok
   std::memcpy(workspace_->tokens.address(), tokens.data(), tokens.size() * sizeof(int32_t));
   const int32_t span[] = {static_cast<int32_t>(position_), static_cast<int32_t>(tokens.size())};
   std::memcpy(workspace_->span.address(), span, sizeof(span));
+  NPUBANK_RETURN_IF_ERROR(imported_.CheckUnchanged(model_));
   NPUBANK_RETURN_IF_ERROR(submodel.Run(workspace_->queue));
   position_ += tokens.size();
   return absl::OkStatus();

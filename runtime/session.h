@@ -25,10 +25,18 @@
 // Feed takes any number of tokens: it runs each time the submodel with the smallest chunk that
 // holds what is left, or else the largest one.
 //
+// Weights that are imported are the pages of a file, which others may change. Each run begins with one
+// fstat per such file: one that was truncated or written to is DataLoss, naming model and file, then and
+// at every later Feed, until it is what it was. Drop the session, open the checkpoint again and load that:
+// it has other identities, and needs nothing of what was lost. A file that was replaced by another is no
+// change: the session goes on with the one it has. Not promised: what a run computes while its file
+// changes (the next one says so), and a change that leaves size and mtime as they were.
+// runtime/memory/imported_files.h says more.
+//
 // Ownership: owns its submodels and memory. Threads: one at a time.
 // Errors: InvalidArgument for submodels that do not belong together, a token outside the vocabulary
-// or more tokens than the context has room for (nothing is fed then); those of the bank and the
-// driver. A Wake that fails, for want of room say, leaves the session as it was.
+// or more tokens than the context has room for (nothing is fed then); DataLoss as above; those of the
+// bank and the driver. A Wake that fails, for want of room say, leaves the session as it was.
 #ifndef NPUBANK_RUNTIME_SESSION_H_
 #define NPUBANK_RUNTIME_SESSION_H_
 
@@ -46,6 +54,7 @@
 #include "npubank/lazy_tensor/sources/source_index.h"
 #include "npubank/runtime/level_zero/buffer.h"
 #include "npubank/runtime/level_zero/commands.h"
+#include "npubank/runtime/memory/imported_files.h"
 #include "npubank/runtime/npu.h"
 #include "npubank/runtime/submodel.h"
 
@@ -116,6 +125,7 @@ class Session {
 
   std::shared_ptr<Npu> npu_;
   std::shared_ptr<Bank> bank_;
+  std::string model_;  // in messages
   int64_t context_ = 0;
   int64_t vocabulary_ = 0;
   int64_t largest_chunk_ = 0;
@@ -129,6 +139,7 @@ class Session {
   std::unique_ptr<Workspace> workspace_;
   // After the workspace, so that they go before it: their command lists refer to it.
   std::vector<Submodel> submodels_;
+  ImportedFiles imported_;  // of the submodels' leases
 };
 
 }  // namespace npubank
