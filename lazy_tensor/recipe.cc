@@ -160,6 +160,11 @@ absl::StatusOr<RecipePtr> Recipe::Permute(RecipePtr input, absl::Span<const int>
         absl::StrCat("permute(", absl::StrJoin(order, ","), ") of ", input->type().ToString()));
   }
   if (!moves) return input;
+  if (const auto* inner = std::get_if<PermuteOp>(&input->op())) {
+    std::vector<int> joined;
+    for (const int axis : order) joined.push_back(inner->order[axis]);
+    return Permute(input->inputs()[0], joined);
+  }
   NPUBANK_ASSIGN_OR_RETURN(Shape permuted, Shape::Create(dims));
   NPUBANK_ASSIGN_OR_RETURN(TensorType type,
                            TensorType::Create(input->type().element(), std::move(permuted)));

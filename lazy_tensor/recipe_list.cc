@@ -109,6 +109,7 @@ absl::Status RecipeList::Fold() {
   std::vector<Digest> digests;
   std::vector<Digest> stamps;
   std::vector<int> depths;
+  std::vector<bool> permuted;
   size_t input_count = 0;
   std::vector<TensorType> types;
   for (size_t i = 0; i < encoded_.node_count(); ++i) {
@@ -134,10 +135,16 @@ absl::Status RecipeList::Fold() {
       digests.push_back(ConstantDigest(file.identity, constant->offset, read->type));
       stamps.push_back(ConstantStamp(file.samples));
     } else {
+      // Making it would fold the two (recipe.h), and so make another digest than the list says.
+      if (std::holds_alternative<PermuteOp>(read->op) && permuted[read->inputs[0]]) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "recipe step ", i, " permutes what is permuted already: compile the model again"));
+      }
       digests.push_back(OperationDigest(read->op, read->type, inputs));
       stamps.push_back(OperationStamp(input_stamps));
     }
     depths.push_back(depth);
+    permuted.push_back(std::holds_alternative<PermuteOp>(read->op));
     types.push_back(std::move(read->type));
   }
   for (size_t i = 0; i < encoded_.root_count(); ++i) {

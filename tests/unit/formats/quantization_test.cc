@@ -22,6 +22,7 @@ namespace npubank {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 absl::StatusOr<std::optional<Quantization>> Parse(const std::string& settings) {
   return ParseQuantization(absl::StrCat("{\"quantization_config\":", settings, "}"), "config.json");
@@ -200,6 +201,22 @@ TEST(QuantizationTest, GptqWeightsAreWhatTheirNumbersMean) {
   ExpectLayer(WeightOf({Q::Method::kGptq, 16, false}, PackGptq(second, false)), second);
   const Layer whole = RandomLayer(40, 8, 40, seed + 2, 1);
   ExpectLayer(WeightOf({Q::Method::kGptq, Q::kWholeColumn, true}, PackGptq(whole, true)), whole);
+}
+
+// Stored as [in, out], meant as [out, in], wanted as [in, out]: nothing is transposed.
+TEST(QuantizationTest, AGptqWeightThatIsWantedTransposedIsNotTransposedAtAll) {
+  const Layer layer = RandomLayer(64, 24, 16, 1, 1);
+  const auto weight = WeightOf({Quantization::Method::kGptq, 16, true}, PackGptq(layer, true));
+  ASSERT_TRUE(weight.ok()) << weight.status();
+  const auto transposed = weight->Permute({1, 0});
+  ASSERT_TRUE(transposed.ok()) << transposed.status();
+  EXPECT_THAT(weight->recipe()->Describe(), HasSubstr("permute"));
+  EXPECT_THAT(transposed->recipe()->Describe(), Not(HasSubstr("permute")));
+  EXPECT_EQ(transposed->recipe()->depth(), weight->recipe()->depth() - 1);
+  const std::vector<float> values = Floats(*transposed);
+  for (int k = 0; k < layer.inputs; ++k)
+    for (int n = 0; n < layer.outputs; ++n)
+      ASSERT_EQ(values[k * layer.outputs + n], layer.Weight(n, k)) << "output " << n << " input " << k;
 }
 
 TEST(QuantizationTest, AwqWeightsAreWhatTheirNumbersMean) {

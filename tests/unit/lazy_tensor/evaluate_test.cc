@@ -211,6 +211,19 @@ TEST(Evaluate, AReadThatFailsFailsTheEvaluationAndARetrySucceeds) {
   }
 }
 
+TEST(Evaluate, PermutesInARowGiveTheBytesOfOneAfterTheOther) {
+  const TemporaryFile file(Counting(24));
+  const RecipePtr cube = *Recipe::Constant(*Source::OpenFile(file.path()), 0,
+                                           Type(ElementType::kU8, {2, 3, 4}), "cube");
+  // Element (i, j, k) of the result of {1,2,0} and then {0,2,1} is element (j, i, k) of the cube.
+  const RecipePtr moved = *Recipe::Permute(*Recipe::Permute(cube, {1, 2, 0}), {0, 2, 1});
+  Bytes out(24);
+  ASSERT_EQ(Evaluate(*moved, absl::MakeSpan(out), {}), absl::OkStatus());
+  for (int i = 0; i < 3; ++i)
+    for (int j = 0; j < 2; ++j)
+      for (int k = 0; k < 4; ++k) EXPECT_EQ(out[i * 8 + j * 4 + k], Counting(24)[j * 12 + i * 4 + k]);
+}
+
 TEST(Evaluate, TheDeepestChainRunsInTheSmallestScratch) {
   const TemporaryFile file(Counting(30000));
   RecipePtr recipe = *Recipe::Constant(*Source::OpenFile(file.path()), 0,

@@ -233,6 +233,15 @@ TEST(RecipeCodec, ForgedStepsAreRefused) {
   EXPECT_TRUE(Refused([](Forger& f) { f.Node(6, {0}, {6, 4}, {}, 200); })) << "element type 200";
 }
 
+// No recipe has two permutes in a row (recipe.h), so what such a list makes is not what it says.
+TEST(RecipeCodec, PermutesInARowAreRefused) {
+  const auto forge = [](Forger& f) {
+    f.Node(5, {0}, {4, 6}, {1, 0});
+    f.Node(5, {1}, {6, 4}, {1, 0});
+  };
+  EXPECT_TRUE(Refused(forge, 2));
+}
+
 TEST(RecipeCodec, ForgedConstantsAreRefused) {
   const auto constant = [](const std::vector<int64_t>& dims, const char* name, uint32_t source = 0,
                            uint64_t offset = 0) {
@@ -284,9 +293,7 @@ TEST(RecipeCodec, ForgedStepsThatComputeAreRefused) {
 TEST(RecipeCodec, DepthTenThousandIsRefused) {
   Forger forger;
   forger.Leaf();
-  for (uint32_t i = 0; i < 10000; ++i)
-    forger.Node(5, {i}, i % 2 == 0 ? std::vector<int64_t>{4, 6} : std::vector<int64_t>{6, 4},
-                {1, 0});
+  for (uint32_t i = 0; i < 10000; ++i) forger.Node(6, {i}, {6, 4}, {}, i % 2 == 0 ? 2 : 3);
   EXPECT_EQ(Decode(forger.Finish({10000})).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -77,6 +77,16 @@ TEST(Recipe, AnOperationThatChangesNothingIsItsInput) {
   EXPECT_EQ(*Recipe::Convert(w, ElementType::kBF16), w);
 }
 
+TEST(Recipe, PermutesInARowAreOneOrNone) {
+  const RecipePtr cube = *Recipe::Reshape(Matrix(), {2, 3, 4});
+  const RecipePtr once = *Recipe::Permute(cube, {1, 2, 0});
+  EXPECT_EQ(*Recipe::Permute(once, {2, 0, 1}), cube) << "two that cancel out";
+  const RecipePtr twice = *Recipe::Permute(once, {1, 2, 0});
+  EXPECT_EQ(twice->digest(), (*Recipe::Permute(cube, {2, 0, 1}))->digest());
+  EXPECT_EQ(twice->depth(), once->depth());
+  EXPECT_EQ(twice->type().ToString(), "BF16[4,2,3]");
+}
+
 TEST(Recipe, TheSameStructureHasTheSameDigest) {
   const auto build = [] {
     return *Recipe::Convert(*Recipe::Permute(Matrix(), {1, 0}), ElementType::kF32);
@@ -224,7 +234,7 @@ TEST(Recipe, DepthIsBounded) {
   absl::StatusOr<RecipePtr> next = recipe;
   while (next.ok()) {
     recipe = *next;
-    next = Recipe::Permute(recipe, {1, 0});
+    next = Recipe::Convert(recipe, recipe->depth() % 2 == 0 ? ElementType::kF32 : ElementType::kF16);
   }
   EXPECT_EQ(next.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(recipe->depth(), Recipe::kMaxDepth);
