@@ -4,10 +4,13 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/gguf_model.h"
+#include "npubank/lazy_tensor/formats/json.h"
+#include "npubank/lazy_tensor/formats/network_names.h"
 #include "npubank/lazy_tensor/formats/open_index.h"
 
 namespace npubank {
@@ -27,7 +30,7 @@ absl::StatusOr<std::shared_ptr<const Checkpoint>> Checkpoint::Open(const std::st
   NPUBANK_ASSIGN_OR_RETURN(const OpenedIndex opened, OpenIndex(path, access));
   std::shared_ptr<Checkpoint> checkpoint(new Checkpoint(path, opened.index, opened.folder));
   if (opened.folder) {
-    checkpoint->Take(std::move(folder));
+    NPUBANK_RETURN_IF_ERROR(checkpoint->Take(std::move(folder)));
   } else if (opened.gguf.has_value()) {
     NPUBANK_RETURN_IF_ERROR(checkpoint->ReadGguf(*opened.gguf));
   } else {
@@ -53,21 +56,30 @@ absl::StatusOr<Checkpoint::FolderConfig> Checkpoint::ReadFolder(const std::strin
   return folder;
 }
 
-void Checkpoint::Take(FolderConfig folder) {
+absl::Status Checkpoint::Take(FolderConfig folder) {
   config_ = std::move(folder.config);
   quantization_ = std::move(folder.quantization);
-  if (!quantization_) return;
+  const NameLists& known = NetworkNames::Find(config_.model_type)->tensors;
   for (const StoredTensor& tensor : index_->tensors()) {
-    absl::string_view stem = tensor.name;
-    if (!absl::ConsumeSuffix(&stem, kQuantizedSuffix)) continue;
-    stored_names_[absl::StrCat(stem, ".weight")] = tensor.name;
+    std::string name = quantization_ ? WeightOfPart(*quantization_, tensor.name) : tensor.name;
+    NPUBANK_RETURN_IF_ERROR(CheckTensor(known, name, tensor, *index_, config_.num_layers));
+    if (name == tensor.name) continue;
+    if (index_->Find(name) != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(path_, ": has both ", Quote(name), " and ",
+                                                     Quote(tensor.name),
+                                                     "; remove the one that is not meant"));
+    }
+    if (absl::EndsWith(tensor.name, kQuantizedSuffix)) stored_names_[std::move(name)] = tensor.name;
   }
+  return absl::OkStatus();
 }
 
 absl::Status Checkpoint::ReadGguf(const Gguf& gguf) {
   NPUBANK_ASSIGN_OR_RETURN(const std::shared_ptr<Source> source, index_->Open(0));
   NPUBANK_ASSIGN_OR_RETURN(config_, GgufModelConfig(gguf, *source));
+  const NameLists& known = NetworkNames::Find(config_.model_type)->gguf_tensors;
   for (const StoredTensor& tensor : index_->tensors()) {
+    NPUBANK_RETURN_IF_ERROR(CheckTensor(known, tensor.name, tensor, *index_, config_.num_layers));
     std::string name = HuggingFaceName(tensor.name);
     if (name != tensor.name) stored_names_[std::move(name)] = tensor.name;
   }

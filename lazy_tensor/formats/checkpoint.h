@@ -10,7 +10,9 @@
 // the file. A Hugging Face name that the model needs but no file stores as such is built over
 // what is stored, in F32 where that is quantised: "model.layers.0.self_attn.q_proj.weight" over a
 // GGUF file's "blk.0.attn_q.weight", or over "...q_proj.qweight" and its like (quantization.h). So
-// the rooms above see one kind of model, and the leaves of any recipe are found again by name.
+// the rooms above see one kind of model, and the leaves of any recipe are found again by name. Every
+// tensor is one that the network uses or that is known to change nothing (llama_names.h): a model with
+// others is refused, since what it computes is not what would come out.
 //
 // Ownership: files stay open while the Checkpoint, or any tensor built over them, lives: drop the
 // Checkpoint after loading. Its index may live on (an owner in a bank has it) and opens them again when
@@ -66,7 +68,7 @@ class Checkpoint {
     std::optional<Quantization> quantization;
   };
   static absl::StatusOr<FolderConfig> ReadFolder(const std::string& path);
-  void Take(FolderConfig folder);
+  absl::Status Take(FolderConfig folder);
   absl::Status ReadGguf(const Gguf& gguf);
 
   const std::string path_;

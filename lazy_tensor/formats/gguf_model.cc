@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -17,6 +16,7 @@
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/json.h"
+#include "npubank/lazy_tensor/formats/llama_names.h"
 
 namespace npubank {
 namespace {
@@ -34,6 +34,14 @@ Json NumberOf(const GgufValue* value) {
   if (const auto* number = std::get_if<int64_t>(&value->value)) return *number;
   if (const auto* number = std::get_if<double>(&value->value)) return *number;
   return nullptr;
+}
+
+// A value of the metadata as JSON; a list is a list, whatever is in it.
+Json JsonOf(const GgufValue& value) {
+  if (std::holds_alternative<GgufValue::Array>(value.value)) return Json::array();
+  if (const auto* text = std::get_if<std::string>(&value.value)) return *text;
+  if (const auto* truth = std::get_if<bool>(&value.value)) return *truth;
+  return NumberOf(&value);
 }
 
 std::string TextOf(const GgufValue* value) {
@@ -75,17 +83,10 @@ absl::Status CheckArchitecture(const Gguf& file, const std::string& name) {
     return Invalid(name, "general.architecture",
                    absl::StrCat("is ", Quote(architecture), "; supported is 'llama'"));
   }
-  const Json experts = NumberOf(file.Find("llama.expert_count"));
-  if (!experts.is_null() && experts != 0) {
-    return Invalid(name, "llama.expert_count", "is not 0; experts are not supported");
-  }
-  for (const GgufTensor& tensor : file.tensors) {
-    if (absl::StartsWith(tensor.name, "blk.") && absl::EndsWith(tensor.name, ".bias")) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ": tensor ", Quote(tensor.name),
-                                                     ": layers with biases are not supported"));
-    }
-  }
-  return absl::OkStatus();
+  Json metadata = Json::object();
+  for (const auto& [key, value] : file.metadata) metadata[key] = JsonOf(value);
+  return CheckKeys(LlamaNames().metadata, metadata, absl::StrCat(name, ": metadata "),
+                   "a llama network");
 }
 
 // rope_scaling as config.json has it; null when there is none.

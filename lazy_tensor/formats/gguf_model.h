@@ -4,7 +4,7 @@
 //   HuggingFaceName("blk.3.attn_q.weight")   // "model.layers.3.self_attn.q_proj.weight"
 //   NPUBANK_ASSIGN_OR_RETURN(Vocabulary vocabulary, GgufVocabulary(file, source->name()));
 //
-// Accepted: general.architecture "llama" without experts and biases. Keys and names are those that
+// Accepted: general.architecture "llama", with the keys that llama_names.h lists. Keys and names are those that
 // llama.cpp writes (ggml docs/gguf.md; gguf-py/gguf/constants.py). Its q and k rows are in Meta's
 // interleaved rotary order, so rope_interleaved is true. Llama 3's rope scaling comes as a tensor
 // of divisors, rope_freqs.weight, already applied to rope_frequencies here. Errors: InvalidArgument

@@ -44,8 +44,8 @@ class JsonFields {
 
   // Records a fault, `"key" what`, unless there is one already.
   void Fail(const char* key, absl::string_view what);
-  // Takes over the fault of a nested object.
-  void Adopt(const JsonFields& nested) { status_.Update(nested.status()); }
+  // Takes over the fault of another check, as of a nested object.
+  void Adopt(const absl::Status& fault) { status_.Update(fault); }
 
  private:
   const nlohmann::json& object_;

@@ -9,6 +9,8 @@
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/json.h"
 #include "npubank/lazy_tensor/formats/json_fields.h"
+#include "npubank/lazy_tensor/formats/llama_names.h"
+#include "npubank/lazy_tensor/formats/network_names.h"
 #include "npubank/lazy_tensor/formats/rope.h"
 
 namespace npubank {
@@ -17,20 +19,17 @@ namespace {
 using Json = nlohmann::json;
 
 // What makes a network another one than the Llama decoder that is built from this config.
-void CheckArchitecture(JsonFields& fields, ModelConfig& config) {
+absl::Status CheckArchitecture(const Json& root, JsonFields& fields, ModelConfig& config) {
   if (fields.Get("model_type") == nullptr) fields.Fail("model_type", "is missing");
   config.model_type = fields.Text("model_type", "");
-  if (config.model_type != "llama" && config.model_type != "mistral") {
+  const NetworkNames* names = NetworkNames::Find(config.model_type);
+  if (names == nullptr) {
     fields.Fail("model_type", absl::StrCat("is ", Quote(config.model_type),
                                            "; supported are 'llama' and 'mistral'"));
   }
-  for (const char* key : {"attention_bias", "mlp_bias"}) {
-    if (fields.Bool(key, false)) fields.Fail(key, "is true; layers with biases are not supported");
-  }
-  const std::string activation = fields.Text("hidden_act", "silu");
-  if (activation != "silu") {
-    fields.Fail("hidden_act", absl::StrCat("is ", Quote(activation), "; supported is 'silu'"));
-  }
+  NPUBANK_RETURN_IF_ERROR(fields.status());
+  return CheckKeys(names->config, root, absl::StrCat(fields.file(), ": "),
+                   absl::StrCat("a ", names->network, " network"));
 }
 
 void ReadDimensions(JsonFields& fields, ModelConfig& config) {
@@ -75,7 +74,15 @@ void ReadDimensions(JsonFields& fields, ModelConfig& config) {
 RopeScaling ReadScaling(JsonFields& fields) {
   RopeScaling scaling;
   const std::string kind = fields.Text("rope_type", fields.Text("type", "default").c_str());
-  if (kind == "default") return scaling;
+  if (kind == "default") {
+    for (const char* key : {"factor", "low_freq_factor", "high_freq_factor"}) {
+      if (fields.Get(key) == nullptr) continue;
+      fields.Fail(
+          key,
+          "scales nothing without a 'rope_type' of 'linear' or 'llama3'; add that or remove it");
+    }
+    return scaling;
+  }
   scaling.factor = fields.Number("factor", 1e-3, 1e6);
   if (kind == "linear") {
     scaling.kind = RopeScaling::Kind::kLinear;
@@ -104,10 +111,11 @@ void ReadRope(JsonFields& fields, ModelConfig& config) {
     if (value == nullptr) continue;
     if (!value->is_object()) return fields.Fail(key, "must be an object");
     JsonFields rope(*value, absl::StrCat(fields.file(), ": ", key));
+    rope.Adopt(CheckKeys(RopeNames(), *value, absl::StrCat(rope.file(), ": "), key));
     theta = rope.Number("rope_theta", 1, 1e12, theta);
     rotary_part = rope.Number("partial_rotary_factor", 0, 1, rotary_part);
     scaling = ReadScaling(rope);
-    fields.Adopt(rope);
+    fields.Adopt(rope.status());
   }
   if (rotary_part != 1) {
     fields.Fail("partial_rotary_factor", "is not 1; partial rotary dimensions are not supported");
@@ -141,7 +149,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json, const std::
   }
   JsonFields fields(root, file);
   ModelConfig config;
-  CheckArchitecture(fields, config);
+  NPUBANK_RETURN_IF_ERROR(CheckArchitecture(root, fields, config));
   ReadDimensions(fields, config);
   ReadRope(fields, config);
   ReadTokens(fields, config);

@@ -4,8 +4,8 @@
 //
 // Accepted: model_type "llama", and "mistral", which is the same network with an optional sliding
 // window; its context_length then ends with the window, within which the two agree. Not accepted,
-// with a message: other model types, attention_bias or mlp_bias true, hidden_act other than "silu",
-// rope scaling other than "linear" and "llama3", partial rotary dimensions. Keys are those of
+// with a message: other model types, keys that change the network and keys that nobody knows (llama_names.h
+// lists the others), rope scaling other than "linear" and "llama3" or without a type, partial rotary dimensions. Keys are those of
 // Hugging Face transformers, with its defaults: num_key_value_heads = num_attention_heads, head_dim
 // = hidden_size / num_attention_heads, rope_theta = 10000, tie_word_embeddings = false,
 // bos_token_id = 1, eos_token_id = 2; null means absent. The rope keys may also stand in

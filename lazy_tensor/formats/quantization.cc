@@ -10,16 +10,68 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/formats/json.h"
 #include "npubank/lazy_tensor/formats/json_fields.h"
+#include "npubank/lazy_tensor/formats/network_names.h"
 
 namespace npubank {
 namespace {
 
 using Json = nlohmann::json;
+
+using Kind = KnownName::Kind;
+
+// What both methods' tools write.
+constexpr KnownName kCommonKeys[] = {
+    {"quant_method", Kind::kUsed},
+    {"bits", Kind::kUsed},
+    {"group_size", Kind::kUsed},
+    {"lm_head", Kind::kHarmless},                 // stored in parts or whole, and found as either
+    {"modules_to_not_convert", Kind::kHarmless},  // the same
+    {"exllama_config", Kind::kHarmless},
+    {"backend", Kind::kRefused, "supported is 'autoawq'", R"(["autoawq", "auto"])"},
+};
+constexpr KnownName kGptqKeys[] = {
+    {"checkpoint_format", Kind::kUsed},
+    {"dynamic", Kind::kUsed},
+    {"desc_act", Kind::kHarmless},  // g_idx says which group an input has
+    {"sym", Kind::kHarmless},       // the zero points are stored all the same
+    {"is_marlin_format", Kind::kRefused, "supported is the format of GPTQ itself", "[false]"},
+    {"pack_dtype", Kind::kRefused, "supported is 'int32'", R"(["int32"])"},
+    // How the numbers were found, and what is to run them.
+    {"batch_size", Kind::kHarmless},
+    {"block_name_to_quantize", Kind::kHarmless},
+    {"cache_block_outputs", Kind::kHarmless},
+    {"damp_auto_increment", Kind::kHarmless},
+    {"damp_percent", Kind::kHarmless},
+    {"dataset", Kind::kHarmless},
+    {"disable_exllama", Kind::kHarmless},
+    {"max_input_length", Kind::kHarmless},
+    {"meta", Kind::kHarmless},
+    {"model_file_base_name", Kind::kHarmless},
+    {"model_name_or_path", Kind::kHarmless},
+    {"model_seqlen", Kind::kHarmless},
+    {"module_name_preceding_first_block", Kind::kHarmless},
+    {"modules_in_block_to_quantize", Kind::kHarmless},
+    {"pad_token_id", Kind::kHarmless},
+    {"quantizer", Kind::kHarmless},
+    {"static_groups", Kind::kHarmless},
+    {"tokenizer", Kind::kHarmless},
+    {"true_sequential", Kind::kHarmless},
+    {"use_cuda_fp16", Kind::kHarmless},
+    {"use_exllama", Kind::kHarmless},
+};
+constexpr KnownName kAwqKeys[] = {
+    {"version", Kind::kUsed},
+    {"zero_point", Kind::kUsed},
+    {"do_fuse", Kind::kHarmless},
+    {"fuse_max_seq_len", Kind::kHarmless},
+    {"modules_to_fuse", Kind::kHarmless},
+};
 
 void ReadGptq(JsonFields& fields, Quantization& quantization) {
   quantization.method = Quantization::Method::kGptq;
@@ -118,6 +170,9 @@ absl::StatusOr<std::optional<Quantization>> ParseQuantization(absl::string_view 
     fields.Fail("quant_method",
                 absl::StrCat("is ", Quote(method), "; supported are 'gptq' and 'awq'"));
   }
+  const bool gptq = quantization.method == Quantization::Method::kGptq;
+  const NameLists keys = {kCommonKeys, gptq ? absl::Span<const KnownName>(kGptqKeys) : kAwqKeys};
+  fields.Adopt(CheckKeys(keys, *at, absl::StrCat(fields.file(), ": "), method));
   if (fields.Int("bits", 1, 64) != 4) fields.Fail("bits", "must be 4");
   quantization.group_size = fields.Int("group_size", Quantization::kWholeColumn, 1 << 20);
   if (quantization.group_size == 0) fields.Fail("group_size", "must not be 0");
@@ -128,6 +183,17 @@ absl::StatusOr<std::optional<Quantization>> ParseQuantization(absl::string_view 
 absl::StatusOr<std::optional<Quantization>> ReadQuantization(const std::string& path) {
   NPUBANK_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxConfigJsonBytes));
   return ParseQuantization(text, path);
+}
+
+std::string WeightOfPart(const Quantization& quantization, absl::string_view name) {
+  absl::string_view stem = name;
+  for (const char* part : {".qweight", ".qzeros", ".scales"}) {
+    if (absl::ConsumeSuffix(&stem, part)) return absl::StrCat(stem, ".weight");
+  }
+  if (quantization.method == Quantization::Method::kGptq && absl::ConsumeSuffix(&stem, ".g_idx")) {
+    return absl::StrCat(stem, ".weight");
+  }
+  return std::string(name);
 }
 
 absl::StatusOr<LazyTensor> QuantizedWeight(const Quantization& quantization,

@@ -12,8 +12,9 @@
 // I32[K, N/8] and qzeros I32[G, N/8], both with their columns interleaved.
 //
 // Not accepted, with a message: other methods and versions, other than four bits, settings for
-// single modules ("dynamic"), and a g_idx that is not k / group_size (desc_act), as that needs the
-// layer's inputs in another order.
+// single modules ("dynamic"), keys that nobody knows, and a g_idx that is not k / group_size (desc_act),
+// as that needs the layer's inputs in another order. Which modules are quantised (modules_to_not_convert,
+// lm_head) is taken from what is stored.
 //
 // Threads: pure functions. Cost: no weight is read, only g_idx.
 // Errors: InvalidArgument naming the file and key, or the tensor; whatever the index returns.
@@ -44,6 +45,9 @@ struct Quantization {
 absl::StatusOr<std::optional<Quantization>> ParseQuantization(absl::string_view json,
                                                               const std::string& file);
 absl::StatusOr<std::optional<Quantization>> ReadQuantization(const std::string& path);
+
+// The name of the weight that a stored tensor is a part of; the tensor's own where it is none.
+std::string WeightOfPart(const Quantization& quantization, absl::string_view name);
 
 // The F32[N, K] weight of a layer over its stored tensors.
 absl::StatusOr<LazyTensor> QuantizedWeight(const Quantization& quantization,

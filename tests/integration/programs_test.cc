@@ -325,8 +325,10 @@ TEST_F(ProgramsTest, AnUnknownDtypeIsOneLine) {
 
 TEST_F(ProgramsTest, AConfigWithoutANeededKeyIsOneLineThatNamesIt) {
   const std::string config = ReadWholeFile(config_);
+  WriteWholeFile(config_, Replace(config, "\"hidden_size\"", "\"_hidden_size\""));
+  ExpectRefused("'hidden_size' is missing");
   WriteWholeFile(config_, Replace(config, "\"hidden_size\"", "\"hidden_sise\""));
-  ExpectRefused("hidden_size");
+  ExpectRefused("'hidden_sise' is not known");
   WriteWholeFile(config_, "{");
   ExpectRefused("config.json");
   std::filesystem::remove(config_);

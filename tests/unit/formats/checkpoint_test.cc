@@ -17,6 +17,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
+constexpr char kNorm[] = "model.norm.weight";
+constexpr char kHead[] = "lm_head.weight";
 constexpr char kConfig[] =
     R"({"model_type":"llama","vocab_size":512,"hidden_size":64,"intermediate_size":172,
         "num_hidden_layers":5,"num_attention_heads":8,"rms_norm_eps":1e-5,
@@ -49,14 +51,14 @@ std::string BytesOf(const LazyTensor& tensor) {
 TEST(CheckpointTest, ATensorIsAConstantOverItsFile) {
   const TemporaryFolder folder;
   folder.Write("config.json", kConfig);
-  folder.Write("model.safetensors", OneTensor("w", 'w'));
+  folder.Write("model.safetensors", OneTensor(kNorm, 'w'));
   for (const FileAccess access : {FileAccess::kMap, FileAccess::kRead}) {
     const auto checkpoint = Checkpoint::Open(folder.path(), access);
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
     EXPECT_EQ((*checkpoint)->config().hidden_size, 64);
-    EXPECT_TRUE((*checkpoint)->Contains("w"));
-    EXPECT_FALSE((*checkpoint)->Contains("v"));
-    const auto tensor = (*checkpoint)->Tensor("w");
+    EXPECT_TRUE((*checkpoint)->Contains(kNorm));
+    EXPECT_FALSE((*checkpoint)->Contains(kHead));
+    const auto tensor = (*checkpoint)->Tensor(kNorm);
     ASSERT_TRUE(tensor.ok()) << tensor.status();
     EXPECT_EQ(tensor->type().ToString(), "U8[4]");
     EXPECT_EQ(BytesOf(*tensor), "wwww");
@@ -66,13 +68,13 @@ TEST(CheckpointTest, ATensorIsAConstantOverItsFile) {
 TEST(CheckpointTest, ARecipeOutlivesItsCheckpointAndNothingElseHoldsTheSource) {
   const TemporaryFolder folder;
   folder.Write("config.json", kConfig);
-  folder.Write("model.safetensors", OneTensor("w", 'w'));
+  folder.Write("model.safetensors", OneTensor(kNorm, 'w'));
   std::optional<LazyTensor> tensor;
   {
     const auto checkpoint = Checkpoint::Open(folder.path());
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
     EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
-    tensor = *(*checkpoint)->Tensor("w");
+    tensor = *(*checkpoint)->Tensor(kNorm);
   }
   EXPECT_EQ(LiveSourceBytes(), 4u);
   EXPECT_EQ(BytesOf(*tensor), "wwww");
@@ -83,12 +85,12 @@ TEST(CheckpointTest, ARecipeOutlivesItsCheckpointAndNothingElseHoldsTheSource) {
 TEST(CheckpointTest, AMissingTensorIsNamedWithItsFile) {
   const TemporaryFolder folder;
   folder.Write("config.json", kConfig);
-  folder.Write("model.safetensors", OneTensor("w", 'w'));
+  folder.Write("model.safetensors", OneTensor(kNorm, 'w'));
   const auto checkpoint = Checkpoint::Open(folder.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-  const auto missing = (*checkpoint)->Tensor("v");
+  const auto missing = (*checkpoint)->Tensor(kHead);
   EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(missing.status().message()), HasSubstr("'v'"));
+  EXPECT_THAT(std::string(missing.status().message()), HasSubstr("'lm_head.weight'"));
   EXPECT_THAT(std::string(missing.status().message()), HasSubstr("model.safetensors"));
 }
 
@@ -110,33 +112,37 @@ TEST(CheckpointTest, IncompleteFoldersAreRefused) {
 TEST(CheckpointTest, ShardsAreOneSetOfTensors) {
   const TemporaryFolder folder;
   folder.Write("config.json", kConfig);
-  folder.Write("one.safetensors", OneTensor("a", 'a'));
-  folder.Write("two.safetensors", OneTensor("b", 'b'));
-  folder.Write("model.safetensors.index.json",
-               R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors"}})");
+  folder.Write("one.safetensors", OneTensor(kNorm, 'a'));
+  folder.Write("two.safetensors", OneTensor(kHead, 'b'));
+  folder.Write(
+      "model.safetensors.index.json",
+      R"({"weight_map":{"model.norm.weight":"one.safetensors","lm_head.weight":"two.safetensors"}})");
   const auto checkpoint = Checkpoint::Open(folder.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-  EXPECT_EQ(BytesOf(*(*checkpoint)->Tensor("a")), "aaaa");
-  EXPECT_EQ(BytesOf(*(*checkpoint)->Tensor("b")), "bbbb");
+  EXPECT_EQ(BytesOf(*(*checkpoint)->Tensor(kNorm)), "aaaa");
+  EXPECT_EQ(BytesOf(*(*checkpoint)->Tensor(kHead)), "bbbb");
 }
 
 TEST(CheckpointTest, ABadIndexIsRefused) {
   const TemporaryFolder folder;
   folder.Write("config.json", kConfig);
-  folder.Write("one.safetensors", OneTensor("a", 'a'));
-  folder.Write("two.safetensors", OneTensor("b", 'b'));
-  folder.Write("twin.safetensors", OneTensor("a", 'c'));
+  folder.Write("one.safetensors", OneTensor(kNorm, 'a'));
+  folder.Write("two.safetensors", OneTensor(kHead, 'b'));
+  folder.Write("twin.safetensors", OneTensor(kNorm, 'c'));
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
   auto index = [&](const std::string& text) { folder.Write("model.safetensors.index.json", text); };
-  index(R"({"weight_map":{"a":"one.safetensors","c":"one.safetensors"}})");
-  ExpectRefused(folder, kInvalid, "maps tensor 'c'");
-  index(R"({"weight_map":{"a":"two.safetensors","b":"one.safetensors"}})");
-  ExpectRefused(folder, kInvalid, "maps tensor 'a'");
-  index(R"({"weight_map":{"a":"one.safetensors","b":"twin.safetensors"}})");
-  ExpectRefused(folder, kInvalid, "'a' is in both");
-  index(R"({"weight_map":{"a":"gone.safetensors"}})");
+  index(
+      R"({"weight_map":{"model.norm.weight":"one.safetensors","model.embed_tokens.weight":"one.safetensors"}})");
+  ExpectRefused(folder, kInvalid, "maps tensor 'model.embed_tokens.weight'");
+  index(
+      R"({"weight_map":{"model.norm.weight":"two.safetensors","lm_head.weight":"one.safetensors"}})");
+  ExpectRefused(folder, kInvalid, "maps tensor 'lm_head.weight'");
+  index(
+      R"({"weight_map":{"model.norm.weight":"one.safetensors","lm_head.weight":"twin.safetensors"}})");
+  ExpectRefused(folder, kInvalid, "'model.norm.weight' is in both");
+  index(R"({"weight_map":{"model.norm.weight":"gone.safetensors"}})");
   ExpectRefused(folder, absl::StatusCode::kNotFound, "gone.safetensors");
-  index(R"({"weight_map":{"a":5}})");
+  index(R"({"weight_map":{"model.norm.weight":5}})");
   ExpectRefused(folder, kInvalid, "plain name");
   index(R"({"weight_map":[]})");
   ExpectRefused(folder, kInvalid, "weight_map");
@@ -150,7 +156,7 @@ TEST(CheckpointTest, AnIndexCannotPointOutOfItsFolder) {
   for (const char* shard :
        {"../one.safetensors", "/etc/passwd", "a/b", ".", "..", "", "a\\u0000b"}) {
     folder.Write("model.safetensors.index.json",
-                 absl::StrCat("{\"weight_map\":{\"a\":\"", shard, "\"}}"));
+                 absl::StrCat("{\"weight_map\":{\"model.norm.weight\":\"", shard, "\"}}"));
     ExpectRefused(folder, absl::StatusCode::kInvalidArgument, "plain name");
   }
 }

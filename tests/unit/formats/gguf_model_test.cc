@@ -101,9 +101,6 @@ TEST(GgufModelTest, OtherNetworksAreRefusedWithTheReason) {
   ExpectRefused(ConfigOf(SmallModel().Text("llama.rope.scaling.type", "yarn")).status(), "yarn");
   ExpectRefused(ConfigOf(SmallModel().Text("llama.vocab_size", "300")).status(),
                 "must be a number");
-  ExpectRefused(
-      ConfigOf(SmallModel().Tensor("blk.0.attn_q.bias", {64}, 0, kSmallData), 256).status(),
-      "biases");
   // Bounds are those of config.json.
   ExpectRefused(
       ConfigOf(SmallModel("llama.block_count").Number("llama.block_count", 5000)).status(),

@@ -1,0 +1,140 @@
+#include "npubank/lazy_tensor/formats/network_names.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/formats/json.h"
+#include "npubank/lazy_tensor/formats/llama_names.h"
+#include "npubank/lazy_tensor/formats/model_config.h"
+
+namespace npubank {
+namespace {
+
+using Json = nlohmann::json;
+using Kind = KnownName::Kind;
+
+size_t NumberLength(absl::string_view text) {
+  size_t length = 0;
+  while (length < text.size() && absl::ascii_isdigit(static_cast<unsigned char>(text[length])))
+    ++length;
+  return length > 1 && text[0] == '0' ? 0 : length;
+}
+
+// Whether the pattern matches all of the text; the first '#' of it into `number`. Patterns are ours: few and
+// short, with hardly a '*'.
+bool Matches(absl::string_view pattern, absl::string_view text, absl::string_view* number) {
+  while (!pattern.empty() && pattern[0] != '*') {
+    size_t length = 1;
+    if (pattern[0] == '#') {
+      length = NumberLength(text);
+      if (length == 0) return false;
+      if (number->empty()) *number = text.substr(0, length);
+    } else if (text.empty() || text[0] != pattern[0]) {
+      return false;
+    }
+    pattern.remove_prefix(1);
+    text.remove_prefix(length);
+  }
+  if (pattern.empty()) return text.empty();
+  for (size_t skipped = 0; skipped <= text.size(); ++skipped) {
+    absl::string_view inner = *number;
+    if (!Matches(pattern.substr(1), text.substr(skipped), &inner)) continue;
+    *number = inner;
+    return true;
+  }
+  return false;
+}
+
+// Null when no list has the name.
+const KnownName* Find(const NameLists& lists, absl::string_view name, absl::string_view* number) {
+  for (const absl::Span<const KnownName> list : lists) {
+    for (const KnownName& known : list) {
+      *number = {};
+      if (Matches(known.pattern, name, number)) return &known;
+    }
+  }
+  return nullptr;
+}
+
+// As it may stand in a message.
+std::string Shown(const Json& value) {
+  if (value.is_string()) return Quote(value.get_ref<const std::string&>());
+  if (value.is_structured())
+    return Quote(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return value.dump();
+}
+
+absl::StatusOr<bool> IsZero(const StoredTensor& tensor, const SourceIndex& index) {
+  constexpr int64_t kMaxBytes = ModelConfig::kMaxDim * 8;  // of what is added to one row
+  if (tensor.type.bytes() > kMaxBytes) return false;
+  NPUBANK_ASSIGN_OR_RETURN(const std::shared_ptr<Source> source, index.Open(tensor.file));
+  std::vector<std::byte> bytes(static_cast<size_t>(tensor.type.bytes()));
+  NPUBANK_RETURN_IF_ERROR(source->Read(tensor.offset, absl::MakeSpan(bytes)));
+  return std::all_of(bytes.begin(), bytes.end(),
+                     [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+}  // namespace
+
+const NetworkNames* NetworkNames::Find(absl::string_view model_type) {
+  for (const NetworkNames* names : {&LlamaNames(), &MistralNames()}) {
+    if (model_type == names->network) return names;
+  }
+  return nullptr;
+}
+
+absl::Status CheckKeys(const NameLists& lists, const Json& object, const std::string& where,
+                       const std::string& network) {
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_null()) continue;
+    absl::string_view number;
+    const KnownName* known = Find(lists, key, &number);
+    if (known == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, Quote(key), " is not known to be part of ", network,
+                       ", and leaving out what changes it would give wrong results; remove it from "
+                       "the file if it changes nothing"));
+    }
+    if (known->kind != Kind::kRefused) continue;
+    const Json harmless = Json::parse(known->unless);
+    if (std::find(harmless.begin(), harmless.end(), value) != harmless.end()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, Quote(key), " is ", Shown(value), "; ", known->why));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTensor(const NameLists& lists, absl::string_view name, const StoredTensor& tensor,
+                         const SourceIndex& index, int64_t layers) {
+  const std::string where =
+      absl::StrCat(index.file(tensor.file).name, ": tensor ", Quote(tensor.name));
+  absl::string_view number;
+  const KnownName* known = Find(lists, name, &number);
+  if (known == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where,
+                     " is not known to be part of this network, and leaving it out might give "
+                     "wrong results; remove it "
+                     "from the file if it is not needed"));
+  }
+  int64_t layer = 0;
+  if (!number.empty() && (!absl::SimpleAtoi(number, &layer) || layer >= layers)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, " is of layer ", number, ", but the config has ", layers,
+                     " layers; correct the config or remove the tensor"));
+  }
+  if (known->kind == Kind::kUsed || known->kind == Kind::kHarmless) return absl::OkStatus();
+  if (known->kind == Kind::kAdds) {
+    NPUBANK_ASSIGN_OR_RETURN(const bool zero, IsZero(tensor, index));
+    if (zero) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(where, ": ", known->why));
+}
+
+}  // namespace npubank

@@ -1,0 +1,498 @@
+#include "npubank/lazy_tensor/formats/network_names.h"
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/lazy_tensor/formats/model_config.h"
+#include "npubank/lazy_tensor/formats/quantization.h"
+#include "npubank/tests/support/stories_model.h"
+#include "npubank/tests/unit/formats/gguf_builder.h"
+#include "npubank/tests/unit/formats/test_files.h"
+
+namespace npubank {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+Json SmallConfig() {
+  return {{"model_type", "llama"},  {"vocab_size", 512},
+          {"hidden_size", 64},      {"intermediate_size", 172},
+          {"num_hidden_layers", 2}, {"num_attention_heads", 8},
+          {"rms_norm_eps", 1e-5},   {"max_position_embeddings", 256}};
+}
+
+// Refused in one line that names the file and the name, and says why.
+void ExpectRefused(const absl::Status& status, const std::string& file, const std::string& name,
+                   const std::string& why) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status << ", not " << name;
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(file), HasSubstr(absl::StrCat("'", name, "'")), HasSubstr(why)));
+  EXPECT_EQ(status.message().find('\n'), absl::string_view::npos);
+}
+
+// What the published configs have beside the dimensions.
+TEST(NetworkNamesTest, PublishedConfigsAreAccepted) {
+  const std::pair<const char*, Json> kPublished[] = {
+      {"Llama 1",
+       {{"_name_or_path", "llama-13b/"},
+        {"architectures", {"LlamaForCausalLM"}},
+        {"bos_token_id", 1},
+        {"eos_token_id", 2},
+        {"hidden_act", "silu"},
+        {"initializer_range", 0.02},
+        {"max_sequence_length", 2048},
+        {"pad_token_id", 0},
+        {"tie_word_embeddings", false},
+        {"torch_dtype", "float16"},
+        {"transformers_version", "4.28.0.dev0"},
+        {"use_cache", true}}},
+      {"Llama 2",
+       {{"_name_or_path", "meta-llama/Llama-2-7b-hf"},
+        {"architectures", {"LlamaForCausalLM"}},
+        {"bos_token_id", 1},
+        {"eos_token_id", 2},
+        {"hidden_act", "silu"},
+        {"initializer_range", 0.02},
+        {"num_key_value_heads", 8},
+        {"pretraining_tp", 1},
+        {"rope_scaling", nullptr},
+        {"tie_word_embeddings", false},
+        {"torch_dtype", "float16"},
+        {"transformers_version", "4.31.0.dev0"},
+        {"use_cache", true}}},
+      {"Llama 3.2",
+       {{"architectures", {"LlamaForCausalLM"}},
+        {"attention_bias", false},
+        {"attention_dropout", 0.0},
+        {"bos_token_id", 100},
+        {"eos_token_id", {101, 108, 109}},
+        {"head_dim", 8},
+        {"hidden_act", "silu"},
+        {"initializer_range", 0.02},
+        {"mlp_bias", false},
+        {"num_key_value_heads", 8},
+        {"pretraining_tp", 1},
+        {"rope_scaling",
+         {{"factor", 32.0},
+          {"high_freq_factor", 4.0},
+          {"low_freq_factor", 1.0},
+          {"original_max_position_embeddings", 8192},
+          {"rope_type", "llama3"}}},
+        {"rope_theta", 500000.0},
+        {"tie_word_embeddings", true},
+        {"torch_dtype", "bfloat16"},
+        {"transformers_version", "4.45.0.dev0"},
+        {"use_cache", true},
+        {"_commit_hash", "4e20de36"}}},
+      {"TinyLlama",
+       {{"_name_or_path", "TinyLlama"},
+        {"architectures", {"LlamaForCausalLM"}},
+        {"attention_bias", false},
+        {"bos_token_id", 1},
+        {"eos_token_id", 2},
+        {"hidden_act", "silu"},
+        {"initializer_range", 0.02},
+        {"num_key_value_heads", 4},
+        {"pretraining_tp", 1},
+        {"rope_scaling", nullptr},
+        {"rope_theta", 10000.0},
+        {"tie_word_embeddings", false},
+        {"torch_dtype", "bfloat16"},
+        {"transformers_version", "4.35.0"},
+        {"use_cache", true}}},
+      {"SmolLM2",
+       {{"architectures", {"LlamaForCausalLM"}},
+        {"attention_bias", false},
+        {"attention_dropout", 0.0},
+        {"bos_token_id", 1},
+        {"eos_token_id", 2},
+        {"hidden_act", "silu"},
+        {"initializer_range", 0.02},
+        {"is_llama_config", true},
+        {"mlp_bias", false},
+        {"num_key_value_heads", 8},
+        {"pad_token_id", 2},
+        {"pretraining_tp", 1},
+        {"rope_interleaved", false},
+        {"rope_scaling", nullptr},
+        {"rope_theta", 100000},
+        {"tie_word_embeddings", true},
+        {"torch_dtype", "bfloat16"},
+        {"transformers.js_config",
+         {{"kv_cache_dtype", {{"q4f16", "float16"}, {"fp16", "float16"}}}}},
+        {"transformers_version", "4.42.3"},
+        {"use_cache", true}}},
+      {"Mistral",
+       {{"model_type", "mistral"},
+        {"architectures", {"MistralForCausalLM"}},
+        {"attention_dropout", 0.0},
+        {"bos_token_id", 1},
+        {"eos_token_id", 2},
+        {"hidden_act", "silu"},
+        {"initializer_range", 0.02},
+        {"num_key_value_heads", 8},
+        {"rope_theta", 10000.0},
+        {"sliding_window", 4096},
+        {"tie_word_embeddings", false},
+        {"torch_dtype", "bfloat16"},
+        {"transformers_version", "4.34.0.dev0"},
+        {"use_cache", true}}},
+      {"of a newer library",
+       {{"dtype", "bfloat16"},
+        {"rope_parameters", {{"rope_theta", 500000.0}, {"rope_type", "default"}}}}},
+  };
+  for (const auto& [model, more] : kPublished) {
+    Json config = SmallConfig();
+    config.update(more);
+    EXPECT_EQ(ParseModelConfig(config.dump(), "config.json").status(), absl::OkStatus()) << model;
+  }
+}
+
+TEST(NetworkNamesTest, AConfigKeyThatNobodyKnowsIsRefusedByName) {
+  const std::pair<const char*, Json> kKeys[] = {
+      {"attention_multiplier", 0.5}, {"logit_scale", 0.0625},
+      {"qk_layernorm", true},        {"use_parallel_residual", true},
+      {"num_local_experts", 8},      {"layer_types", {"sliding_attention"}},
+      {"Hidden_size", 64},           {"", 1}};
+  for (const auto& [key, value] : kKeys) {
+    Json config = SmallConfig();
+    config[key] = value;
+    ExpectRefused(ParseModelConfig(config.dump(), "config.json").status(), "config.json", key,
+                  "remove it");
+    config[key] = nullptr;  // says nothing
+    EXPECT_EQ(ParseModelConfig(config.dump(), "config.json").status(), absl::OkStatus()) << key;
+  }
+}
+
+TEST(NetworkNamesTest, AConfigKeyThatMakesAnotherNetworkIsRefusedUnlessItSaysNothing) {
+  struct Case {
+    const char* key;
+    Json refused;
+    Json says_nothing;
+    const char* why;
+  };
+  const Case kCases[] = {
+      {"attention_bias", true, false, "biases"},
+      {"mlp_bias", true, false, "biases"},
+      {"hidden_act", "gelu", "silu", "'gelu'; supported is 'silu'"},
+      {"rope_interleaved", true, false, "halves"},
+      {"sliding_window", 4096, nullptr, "model_type 'mistral'"},
+      {"auto_map", {{"AutoModelForCausalLM", "x.Y"}}, Json::object(), "code of the model's own"},
+      {"pruned_heads", {{"0", {1}}}, Json::object(), "pruned"},
+      {"add_cross_attention", true, false, "see themselves only"},
+      {"is_encoder_decoder", true, false, "decoders"}};
+  for (const Case& c : kCases) {
+    Json config = SmallConfig();
+    config[c.key] = c.refused;
+    ExpectRefused(ParseModelConfig(config.dump(), "config.json").status(), "config.json", c.key,
+                  c.why);
+    config[c.key] = c.says_nothing;
+    EXPECT_EQ(ParseModelConfig(config.dump(), "config.json").status(), absl::OkStatus()) << c.key;
+  }
+}
+
+TEST(NetworkNamesTest, RopeScalingWithoutATypeOrWithMoreThanItsTypeKnowsIsRefused) {
+  const std::pair<Json, const char*> kRefusedScalings[] = {
+      {{{"factor", 4.0}}, "factor"},
+      {{{"rope_theta", 10000.0}, {"low_freq_factor", 1.0}}, "low_freq_factor"},
+      {{{"rope_type", "default"}, {"factor", 2.0}}, "factor"},
+      {{{"rope_type", "linear"}, {"factor", 2.0}, {"attention_factor", 1.2}}, "attention_factor"},
+      {{{"rope_type", "linear"}, {"factor", 2.0}, {"mscale", 1}}, "mscale"}};
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    for (const auto& [scaling, name] : kRefusedScalings) {
+      Json config = SmallConfig();
+      config[key] = scaling;
+      ExpectRefused(ParseModelConfig(config.dump(), "config.json").status(), key, name,
+                    "remove it");
+    }
+  }
+}
+
+// A folder of a model of two layers: tensors of four bytes each, which are zero or not.
+absl::Status OpenFolderWith(const std::vector<std::string>& names,
+                            const Json& more = Json::object(), char fill = 'x') {
+  const TemporaryFolder folder;
+  Json config = SmallConfig();
+  config.update(more);
+  folder.Write("config.json", config.dump());
+  Json header = Json::object();
+  for (size_t i = 0; i < names.size(); ++i) {
+    header[names[i]] = {{"dtype", "U8"}, {"shape", {4}}, {"data_offsets", {4 * i, 4 * i + 4}}};
+  }
+  const std::string text = header.dump();
+  folder.Write("model.safetensors",
+               LittleEndian64(text.size()) + text + std::string(4 * names.size(), fill));
+  return Checkpoint::Open(folder.path()).status();
+}
+
+TEST(NetworkNamesTest, ATensorOfAFolderThatTheNetworkDoesNotUseIsRefusedByName) {
+  const std::pair<const char*, const char*> kRefusedTensors[] = {
+      {"model.layers.0.self_attn.q_proj.bias", "biases"},
+      {"model.layers.0.self_attn.k_proj.bias", "biases"},
+      {"model.layers.1.self_attn.v_proj.bias", "biases"},
+      {"model.layers.1.mlp.down_proj.bias", "biases"},
+      {"lm_head.bias", "biases"},
+      {"model.layers.0.self_attn.q_norm.weight", "queries and keys"},
+      {"model.layers.0.self_attn.k_norm.weight", "queries and keys"},
+      {"model.layers.0.self_attn.q_proj.weight_scale", "scales"},
+      {"model.layers.0.mlp.up_proj.input_scale", "scales"},
+      {"model.layers.0.mlp.up_proj.weight_scale_inv", "scales"},
+      {"model.layers.0.mlp.up_proj.qweight", "quantization_config"},
+      {"model.layers.0.mlp.up_proj.qzeros", "quantization_config"},
+      {"model.layers.0.mlp.up_proj.scales", "quantization_config"},
+      {"model.layers.0.mlp.up_proj.g_idx", "quantization_config"},
+      {"model.layers.0.mlp.up_proj.weight_zero_point", "remove it"},
+      {"model.layers.0.pre_feedforward_layernorm.weight", "remove it"},
+      {"model.layers.0.block_sparse_moe.gate.weight", "remove it"},
+      {"model.layers.2.self_attn.q_proj.weight", "layer 2, but the config has 2 layers"},
+      {"model.layers.2.self_attn.rotary_emb.inv_freq", "layer 2, but the config has 2 layers"},
+      {"model.layers.99999999999999999999.mlp.up_proj.weight", "but the config has 2 layers"},
+      {"model.layers.00.mlp.up_proj.weight", "remove it"},
+      {"model.layers.-1.mlp.up_proj.weight", "remove it"},
+      {"model.layers..mlp.up_proj.weight", "remove it"},
+      {"score.weight", "remove it"},
+      {"model.norm.weight2", "remove it"},
+      {"", "remove it"}};
+  for (const auto& [name, why] : kRefusedTensors) {
+    ExpectRefused(OpenFolderWith({"model.norm.weight", name}), "model.safetensors", name, why);
+  }
+}
+
+TEST(NetworkNamesTest, TensorsThatChangeNothingAreLeftAlone) {
+  EXPECT_EQ(
+      OpenFolderWith({"model.layers.0.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq",
+                      "model.layers.1.self_attn.rotary_emb.cos_cached"}),
+      absl::OkStatus());
+  EXPECT_EQ(OpenFolderWith({"lm_head.weight", "model.embed_tokens.weight"},
+                           {{"tie_word_embeddings", true}}),
+            absl::OkStatus());
+}
+
+// AutoGPTQ writes a bias of zeros beside every layer, whether the network has one or not.
+TEST(NetworkNamesTest, ABiasOfZerosAddsNothing) {
+  EXPECT_EQ(
+      OpenFolderWith({"model.layers.0.self_attn.q_proj.bias", "model.layers.1.mlp.gate_proj.bias"},
+                     Json::object(), '\0'),
+      absl::OkStatus());
+}
+
+TEST(NetworkNamesTest, PartsOfAQuantisedWeightAreThoseOfItsMethod) {
+  const std::string stem = "model.layers.0.mlp.up_proj";
+  const std::vector<std::string> parts = {stem + ".qweight", stem + ".qzeros", stem + ".scales"};
+  const Json awq = {
+      {"quantization_config", {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 32}}}};
+  const Json gptq = {
+      {"quantization_config", {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 32}}}};
+  EXPECT_EQ(OpenFolderWith(parts, awq), absl::OkStatus());
+  std::vector<std::string> with_groups = parts;
+  with_groups.push_back(stem + ".g_idx");
+  EXPECT_EQ(OpenFolderWith(with_groups, gptq), absl::OkStatus());
+  ExpectRefused(OpenFolderWith(with_groups, awq), "model.safetensors", stem + ".g_idx",
+                "quantised");
+  ExpectRefused(OpenFolderWith({"model.layers.0.self_attn.qkv.qweight"}, gptq), "model.safetensors",
+                "model.layers.0.self_attn.qkv.qweight", "remove it");
+  std::vector<std::string> both = parts;
+  both.push_back(stem + ".weight");
+  ExpectRefused(OpenFolderWith(both, awq), "has both", stem + ".weight", stem + ".qweight");
+}
+
+absl::Status ParseQuantizationWith(Json settings, const char* key, const Json& value) {
+  settings[key] = value;
+  return ParseQuantization(Json{{"quantization_config", settings}}.dump(), "config.json").status();
+}
+
+TEST(NetworkNamesTest, SettingsOfQuantisationAreKnownOrRefused) {
+  const Json gptq = {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 32}};
+  const Json awq = {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 32}};
+  const std::pair<Json, Json> kPublished[] = {{gptq,
+                                               {{"damp_percent", 0.1},
+                                                {"desc_act", false},
+                                                {"model_file_base_name", "model"},
+                                                {"model_name_or_path", nullptr},
+                                                {"static_groups", false},
+                                                {"sym", true},
+                                                {"true_sequential", true}}},
+                                              {gptq,
+                                               {{"batch_size", 1},
+                                                {"block_name_to_quantize", nullptr},
+                                                {"cache_block_outputs", true},
+                                                {"dataset", "c4"},
+                                                {"exllama_config", {{"version", 1}}},
+                                                {"max_input_length", nullptr},
+                                                {"model_seqlen", nullptr},
+                                                {"module_name_preceding_first_block", nullptr},
+                                                {"modules_in_block_to_quantize", nullptr},
+                                                {"pad_token_id", nullptr},
+                                                {"tokenizer", nullptr},
+                                                {"use_cuda_fp16", false},
+                                                {"use_exllama", true}}},
+                                              {gptq,
+                                               {{"checkpoint_format", "gptq"},
+                                                {"lm_head", false},
+                                                {"pack_dtype", "int32"},
+                                                {"dynamic", nullptr},
+                                                {"meta", {{"quantizer", {"gptqmodel:1.4.0"}}}}}},
+                                              {awq, {{"version", "gemm"}, {"zero_point", true}}},
+                                              {awq,
+                                               {{"backend", "autoawq"},
+                                                {"do_fuse", false},
+                                                {"exllama_config", nullptr},
+                                                {"fuse_max_seq_len", nullptr},
+                                                {"modules_to_fuse", nullptr},
+                                                {"modules_to_not_convert", {"lm_head"}},
+                                                {"version", "gemm"},
+                                                {"zero_point", true}}}};
+  for (const auto& [settings, more] : kPublished) {
+    Json whole = settings;
+    whole.update(more);
+    EXPECT_EQ(ParseQuantizationWith(whole, "bits", 4), absl::OkStatus()) << more.dump();
+  }
+  const auto refused = [](const absl::Status& status, const char* key) {
+    ExpectRefused(status, "config.json: quantization_config", key, "");
+  };
+  refused(ParseQuantizationWith(gptq, "is_marlin_format", true), "is_marlin_format");
+  refused(ParseQuantizationWith(gptq, "pack_dtype", "int64"), "pack_dtype");
+  refused(ParseQuantizationWith(gptq, "bits", 3), "bits");
+  refused(ParseQuantizationWith(gptq, "group_size", 0), "group_size");
+  refused(ParseQuantizationWith(gptq, "rotation", "hadamard"), "rotation");
+  refused(ParseQuantizationWith(gptq, "zero_point", true), "zero_point");
+  refused(ParseQuantizationWith(awq, "zero_point", false), "zero_point");
+  refused(ParseQuantizationWith(awq, "version", "gemv"), "version");
+  refused(ParseQuantizationWith(awq, "backend", "llm-awq"), "backend");
+  refused(ParseQuantizationWith(awq, "desc_act", true), "desc_act");
+}
+
+// A GGUF file of a model of two layers.
+GgufBuilder SmallGguf() {
+  GgufBuilder builder;
+  builder.Text("general.architecture", "llama");
+  for (const auto& [key, value] : {std::pair<const char*, uint32_t>{"llama.context_length", 128},
+                                   {"llama.embedding_length", 64},
+                                   {"llama.block_count", 2},
+                                   {"llama.feed_forward_length", 96},
+                                   {"llama.attention.head_count", 8}}) {
+    builder.Number(key, value);
+  }
+  builder.Real("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  builder.Tensor("token_embd.weight", {64, 4}, 1, 0);
+  return builder;
+}
+constexpr size_t kSmallData = 64 * 4 * 2;
+
+absl::Status OpenGguf(const GgufBuilder& builder, const std::string& data = "") {
+  const TemporaryFolder folder;
+  return Checkpoint::Open(folder.Write("x.gguf", builder.Finish(kSmallData) + data)).status();
+}
+
+TEST(NetworkNamesTest, MetadataOfPublishedGgufFilesIsAccepted) {
+  GgufBuilder file = SmallGguf();
+  for (const char* key : {"general.name", "general.finetune", "general.basename", "general.license",
+                          "general.size_label", "general.base_model.0.repo_url",
+                          "tokenizer.ggml.pre", "tokenizer.chat_template", "quantize.imatrix.file",
+                          "quantize.imatrix.dataset", "mradermacher.quantized_by"}) {
+    file.Text(key, "x");
+  }
+  file.Text("general.type", "model")
+      .Number("general.file_type", 15)
+      .Number("general.quantization_version", 2);
+  file.Array("general.tags", kGgufString, {GgufBuilder::String("llama-3")});
+  file.Number("llama.rope.dimension_count", 8)
+      .Real("llama.rope.freq_base", 500000.0f)
+      .Number("llama.vocab_size", 4);
+  file.Number("llama.attention.head_count_kv", 4).Number("llama.attention.key_length", 8);
+  file.Number("llama.attention.value_length", 8).Number("llama.expert_count", 0);
+  file.Number("split.count", 0).Number("split.no", 0).Number("quantize.imatrix.entries_count", 224);
+  file.Text("llama.tensor_data_layout", "Meta AI original pth");
+  EXPECT_EQ(OpenGguf(file), absl::OkStatus());
+}
+
+TEST(NetworkNamesTest, MetadataThatMakesAnotherNetworkIsRefusedByName) {
+  using B = GgufBuilder;
+  struct Case {
+    const char* key;
+    uint32_t type;
+    std::string value;
+    std::string says_nothing;  // empty: always refused
+  };
+  const Case kCases[] = {
+      {"llama.attention.sliding_window", kGgufUint32, B::Little(4096, 4), B::Little(0, 4)},
+      {"llama.attention.causal", kGgufBool, B::Little(0, 1), B::Little(1, 1)},
+      {"llama.logit_scale", kGgufFloat32, B::Float(0.0625f), B::Float(1)},
+      {"llama.use_parallel_residual", kGgufBool, B::Little(1, 1), B::Little(0, 1)},
+      {"llama.attention.scale", kGgufFloat32, B::Float(0.1f), B::Float(0)},
+      {"llama.attention.clamp_kqv", kGgufFloat32, B::Float(8), B::Float(0)},
+      {"llama.attention.max_alibi_bias", kGgufFloat32, B::Float(8), B::Float(0)},
+      {"llama.attn_logit_softcapping", kGgufFloat32, B::Float(50), B::Float(0)},
+      {"llama.final_logit_softcapping", kGgufFloat32, B::Float(30), B::Float(0)},
+      {"llama.embedding_scale", kGgufFloat32, B::Float(12), B::Float(1)},
+      {"llama.residual_scale", kGgufFloat32, B::Float(0.2f), B::Float(0)},
+      {"llama.rope.scaling.attn_factor", kGgufFloat32, B::Float(1.2f), B::Float(1)},
+      {"llama.expert_count", kGgufUint32, B::Little(8, 4), B::Little(0, 4)},
+      {"llama.expert_used_count", kGgufUint32, B::Little(2, 4), B::Little(0, 4)},
+      {"llama.pooling_type", kGgufUint32, B::Little(1, 4), B::Little(0, 4)},
+      {"general.type", kGgufString, B::String("adapter"), B::String("model")},
+      {"split.count", kGgufUint32, B::Little(3, 4), B::Little(1, 4)},
+      {"split.no", kGgufUint32, B::Little(1, 4), B::Little(0, 4)},
+      {"llama.attention.key_length_mla", kGgufUint32, B::Little(64, 4), ""},
+      {"llama.interleave_moe_layer_step", kGgufUint32, B::Little(1, 4), ""},
+      {"qwen2.block_count", kGgufUint32, B::Little(1, 4), ""},
+      {"adapter.lora.alpha", kGgufFloat32, B::Float(16), ""},
+      {"llama.attention.causal_", kGgufArray, B::Little(kGgufUint32, 4) + B::Little(0, 8), ""}};
+  for (const Case& c : kCases) {
+    ExpectRefused(OpenGguf(SmallGguf().Raw(c.key, c.type, c.value)), "x.gguf: metadata", c.key, "");
+    if (c.says_nothing.empty()) continue;
+    EXPECT_EQ(OpenGguf(SmallGguf().Raw(c.key, c.type, c.says_nothing)), absl::OkStatus()) << c.key;
+  }
+}
+
+TEST(NetworkNamesTest, ATensorOfAGgufFileThatTheNetworkDoesNotUseIsRefusedByName) {
+  const std::pair<const char*, const char*> kRefusedTensors[] = {
+      {"blk.0.attn_q.bias", "biases"},
+      {"blk.1.attn_output.bias", "biases"},
+      {"output.bias", "biases"},
+      {"output_norm.bias", "biases"},
+      {"blk.0.attn_q_norm.weight", "queries and keys"},
+      {"blk.0.attn_k_norm.weight", "queries and keys"},
+      {"blk.0.attn_q.scale", "scales"},
+      {"rope_factors_long.weight", "rope_freqs.weight"},
+      {"rope_factors_short.weight", "rope_freqs.weight"},
+      {"blk.0.rope_freqs.weight", "single layers"},
+      {"blk.0.ffn_gate_inp.weight", "remove it"},
+      {"blk.0.attn_qkv.weight", "remove it"},
+      {"blk.2.attn_q.weight", "layer 2, but the config has 2 layers"},
+      {"position_embd.weight", "remove it"}};
+  for (const auto& [name, why] : kRefusedTensors) {
+    ExpectRefused(OpenGguf(SmallGguf().Tensor(name, {8}, 0, kSmallData), std::string(32, 'x')),
+                  "x.gguf", name, why);
+  }
+  EXPECT_EQ(
+      OpenGguf(SmallGguf().Tensor("blk.0.attn_q.bias", {8}, 0, kSmallData), std::string(32, '\0')),
+      absl::OkStatus())
+      << "of zeros";
+  EXPECT_EQ(
+      OpenGguf(SmallGguf().Tensor("blk.1.attn_rot_embd", {8}, 0, kSmallData), std::string(32, 'x')),
+      absl::OkStatus());
+}
+
+TEST(NetworkNamesTest, TheStoriesModelsAreAcceptedInEveryFormat) {
+  const TemporaryFolder gptq, awq, shards;
+  WriteGptqStories(gptq.path());
+  WriteAwqStories(awq.path());
+  WriteShardedStories(shards.path());
+  for (const std::string& path :
+       {StoriesFolder(), StoriesGguf(), gptq.path(), awq.path(), shards.path()}) {
+    EXPECT_EQ(Checkpoint::Open(path).status(), absl::OkStatus()) << path;
+  }
+}
+
+}  // namespace
+}  // namespace npubank
