@@ -24,52 +24,13 @@
 #ifndef NPUBANK_COMPILER_STUB_COMPILE_H_
 #define NPUBANK_COMPILER_STUB_COMPILE_H_
 
-#include <cstdint>
-#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "npubank/compiler_stub/device_traits.h"
-#include "npubank/compiler_stub/planner/lifetimes.h"
+#include "npubank/compiler_stub/compile_options.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 
 namespace npubank {
-
-// How weights lie on the device.
-enum class WeightFormat {
-  kKeep,  // as the checkpoint stores them: nothing to transform, so nothing to copy where import
-          // works
-  kF32,  // the others: matrices transposed to [in, out], then converted; tables and norms converted
-  kF16,
-  kBF16,
-};
-std::optional<WeightFormat> WeightFormatFromName(
-    absl::string_view name);  // "keep", "f32", "f16", "bf16"
-
-// How attention works through the query heads.
-enum class AttentionForm {
-  kWhole,    // scores of all heads at once: [heads, S, N]
-  kPerHead,  // one head after the other: [1, S, N], less memory, more operations
-};
-std::optional<AttentionForm> AttentionFormFromName(absl::string_view name);  // "whole", "perhead"
-std::optional<Schedule> ScheduleFromName(absl::string_view name);            // "serial", "parallel"
-
-struct CompileOptions {
-  std::string name;
-  int64_t chunk = 1;
-  int64_t context = 512;
-  WeightFormat weights = WeightFormat::kF16;
-  AttentionForm attention = AttentionForm::kWhole;
-  // What the plan of a function's scratch allows: its operations in order only, or in any order
-  // that their values allow.
-  Schedule schedule = Schedule::kSerial;
-  // Of the device that will run it: the same for all submodels of a model, so that they choose the
-  // same recipes.
-  DeviceTraits device = {};
-  // False gives every value memory of its own: to prove that sharing changes no result.
-  bool reuse = true;
-};
 
 absl::StatusOr<std::string> Compile(const Checkpoint& model, const CompileOptions& options);
 

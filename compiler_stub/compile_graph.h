@@ -14,7 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "npubank/compiler_stub/blob/submodel_blob.h"
-#include "npubank/compiler_stub/compile.h"
+#include "npubank/compiler_stub/compile_options.h"
 #include "npubank/compiler_stub/frontend/graph.h"
 
 namespace npubank {

@@ -12,11 +12,10 @@
 #ifndef NPUBANK_COMPILER_STUB_FRONTEND_LLAMA_H_
 #define NPUBANK_COMPILER_STUB_FRONTEND_LLAMA_H_
 
-#include <cstdint>
-
 #include "absl/status/statusor.h"
-#include "npubank/compiler_stub/compile.h"
+#include "npubank/compiler_stub/compile_options.h"
 #include "npubank/compiler_stub/frontend/graph.h"
+#include "npubank/lazy_tensor/formats/checkpoint.h"
 
 namespace npubank {
 

@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "npubank/compiler_stub/blob/function_blob.h"
-#include "npubank/compiler_stub/compile.h"
+#include "npubank/compiler_stub/compile_options.h"
 #include "npubank/compiler_stub/frontend/graph.h"
 #include "npubank/compiler_stub/partition/partition.h"
 

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/compiler_stub/planner/ancestors.h"
 #include "npubank/compiler_stub/planner/groups.h"
-#include "npubank/compiler_stub/planner/validator.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -102,20 +101,6 @@ absl::StatusOr<Lifetimes> FindLifetimes(const PlanGraph& graph, const LifetimeOp
     NPUBANK_RETURN_IF_ERROR(FindParallelPairs(*ancestors, planned, &lifetimes.problem, limit));
   }
   return lifetimes;
-}
-
-absl::StatusOr<GraphPlan> PlanGraphMemory(const PlanGraph& graph, const LifetimeOptions& options,
-                                          const PlanOptions& plan_options) {
-  GraphPlan result;
-  TimeLimit limit(plan_options.time_limit, plan_options.cancelled);
-  NPUBANK_ASSIGN_OR_RETURN(result.lifetimes, FindLifetimes(graph, options, &limit));
-  const bool complete = !limit.Reached(0);
-  NPUBANK_ASSIGN_OR_RETURN(result.plan,
-                           PlanMemory(result.lifetimes.problem, plan_options.step_limit, limit));
-  NPUBANK_RETURN_IF_ERROR(Validate(result.lifetimes.problem, result.plan.offsets));
-  // With more time more values might have shared a buffer.
-  result.plan.proven = result.plan.proven && complete;
-  return result;
 }
 
 }  // namespace npubank

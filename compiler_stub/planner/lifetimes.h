@@ -1,9 +1,8 @@
 // Lifetimes: from a graph to a Problem: which values share one buffer because one is written over
 // the other, and from when to when each buffer lives.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(GraphPlan plan,
-//                            PlanGraphMemory(graph, LifetimeOptions(), PlanOptions()));
-//   arena + *plan.PlaceOf(v);  // where value v lies; std::nullopt for external values
+//   NPUBANK_ASSIGN_OR_RETURN(Lifetimes lifetimes, FindLifetimes(graph, LifetimeOptions()));
+//   lifetimes.problem.buffers[lifetimes.buffer_of[v]];  // what value v lies in; planner.h places it
 //
 // Three ways for values to share a buffer, decided before anything is allocated:
 //   views      the output of a reshape or slice lies inside its input, always.
@@ -20,18 +19,16 @@
 //
 // Cost: linear in the graph for a serial schedule; quadratic in operations and buffers for a parallel
 // one, in time and, a bit for each pair, in memory (seconds and 64 MiB for the largest it takes).
-// Threads: pure. Errors: those of CheckGraph (graph.h) and PlanMemory; InvalidArgument for a parallel
+// Threads: pure. Errors: those of CheckGraph (graph.h); InvalidArgument for a parallel
 // schedule of more than kMaxParallelOps operations (ancestors.h) or kMaxParallelBuffers buffers.
 #ifndef NPUBANK_COMPILER_STUB_PLANNER_LIFETIMES_H_
 #define NPUBANK_COMPILER_STUB_PLANNER_LIFETIMES_H_
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "npubank/compiler_stub/planner/graph.h"
-#include "npubank/compiler_stub/planner/planner.h"
 #include "npubank/compiler_stub/planner/problem.h"
 #include "npubank/compiler_stub/planner/time_limit.h"
 
@@ -77,22 +74,6 @@ struct Lifetimes {
 // kept apart: a plan of what is returned is right, and may be larger.
 absl::StatusOr<Lifetimes> FindLifetimes(const PlanGraph& graph, const LifetimeOptions& options,
                                         TimeLimit* limit = nullptr);
-
-struct GraphPlan {
-  Lifetimes lifetimes;
-  Plan plan;
-
-  // The value's offset in the arena.
-  std::optional<int64_t> PlaceOf(int value) const {
-    const int buffer = lifetimes.buffer_of[value];
-    if (buffer == kNoBuffer) return std::nullopt;
-    return plan.offsets[buffer] + lifetimes.offset_in_buffer[value];
-  }
-};
-
-// FindLifetimes, PlanMemory, Validate, the first two within one time limit.
-absl::StatusOr<GraphPlan> PlanGraphMemory(const PlanGraph& graph, const LifetimeOptions& options,
-                                          const PlanOptions& plan_options);
 
 }  // namespace npubank
 

@@ -10,6 +10,7 @@
 #include "npubank/compiler_stub/planner/search/heuristics.h"
 #include "npubank/compiler_stub/planner/search/search.h"
 #include "npubank/compiler_stub/planner/search/search_space.h"
+#include "npubank/compiler_stub/planner/validator.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -201,6 +202,20 @@ absl::StatusOr<Plan> PlanMemory(const Problem& problem, std::optional<int64_t> s
 absl::StatusOr<Plan> PlanMemory(const Problem& problem, const PlanOptions& options) {
   TimeLimit limit(options.time_limit, options.cancelled);
   return PlanMemory(problem, options.step_limit, limit);
+}
+
+absl::StatusOr<GraphPlan> PlanGraphMemory(const PlanGraph& graph, const LifetimeOptions& options,
+                                          const PlanOptions& plan_options) {
+  GraphPlan result;
+  TimeLimit limit(plan_options.time_limit, plan_options.cancelled);
+  NPUBANK_ASSIGN_OR_RETURN(result.lifetimes, FindLifetimes(graph, options, &limit));
+  const bool complete = !limit.Reached(0);
+  NPUBANK_ASSIGN_OR_RETURN(result.plan,
+                           PlanMemory(result.lifetimes.problem, plan_options.step_limit, limit));
+  NPUBANK_RETURN_IF_ERROR(Validate(result.lifetimes.problem, result.plan.offsets));
+  // With more time more values might have shared a buffer.
+  result.plan.proven = result.plan.proven && complete;
+  return result;
 }
 
 }  // namespace npubank

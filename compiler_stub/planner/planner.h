@@ -3,6 +3,12 @@
 //   NPUBANK_ASSIGN_OR_RETURN(Plan plan, PlanMemory(problem, PlanOptions()));
 //   arena = Allocate(plan.bytes);  value i lies at arena + plan.offsets[i]
 //
+// The same of a graph, whose values share buffers where one may be written over the other:
+//
+//   NPUBANK_ASSIGN_OR_RETURN(GraphPlan plan,
+//                            PlanGraphMemory(graph, LifetimeOptions(), PlanOptions()));
+//   arena + *plan.PlaceOf(v);  // where value v lies; std::nullopt for external values
+//
 // How: several orders of placing, each buffer into the gap that fits it best (heuristics.h); if the
 // best of them is above the lower bound, a bounded exact search (search.h) looks for something
 // smaller.
@@ -24,18 +30,20 @@
 // searched or that has parallel pairs.
 // Threads: pure. Errors: InvalidArgument for a problem that CheckProblem refuses; Cancelled;
 // ResourceExhausted when no plan within the capacity was found: the message says what the planner
-// can plan, which as a capacity it will accept, and what it is sure cannot be gone below.
+// can plan, which as a capacity it will accept, and what it is sure cannot be gone below. Of a graph
+// those of FindLifetimes as well.
 #ifndef NPUBANK_COMPILER_STUB_PLANNER_PLANNER_H_
 #define NPUBANK_COMPILER_STUB_PLANNER_PLANNER_H_
 
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "npubank/compiler_stub/planner/graph.h"
+#include "npubank/compiler_stub/planner/lifetimes.h"
+#include "npubank/compiler_stub/planner/plan.h"
 #include "npubank/compiler_stub/planner/problem.h"
 #include "npubank/compiler_stub/planner/time_limit.h"
 
@@ -56,21 +64,27 @@ struct PlanOptions {
   std::function<bool()> cancelled = nullptr;
 };
 
-struct Plan {
-  std::vector<int64_t> offsets;  // one per buffer
-  int64_t bytes = 0;             // the size of the block
-  int64_t lower_bound = 0;       // no plan can be smaller
-  bool proven = false;           // there is no smaller plan
-  bool timed_out = false;        // time_limit cut planning short: elsewhere the plan may differ
-  std::string method;            // what found it: "size best fit", "search", ...
-  int64_t steps = 0;             // of the exact search
-};
-
 absl::StatusOr<Plan> PlanMemory(const Problem& problem, const PlanOptions& options);
 
 // The same, within a limit that is shared with what was done before.
 absl::StatusOr<Plan> PlanMemory(const Problem& problem, std::optional<int64_t> step_limit,
                                 TimeLimit& limit);
+
+struct GraphPlan {
+  Lifetimes lifetimes;
+  Plan plan;
+
+  // The value's offset in the arena.
+  std::optional<int64_t> PlaceOf(int value) const {
+    const int buffer = lifetimes.buffer_of[value];
+    if (buffer == kNoBuffer) return std::nullopt;
+    return plan.offsets[buffer] + lifetimes.offset_in_buffer[value];
+  }
+};
+
+// FindLifetimes, PlanMemory, Validate, the first two within one time limit.
+absl::StatusOr<GraphPlan> PlanGraphMemory(const PlanGraph& graph, const LifetimeOptions& options,
+                                          const PlanOptions& plan_options);
 
 }  // namespace npubank
 

@@ -19,6 +19,7 @@
 #include "npubank/compiler_stub/planner/files/csv.h"
 #include "npubank/compiler_stub/planner/files/example_graphs.h"
 #include "npubank/compiler_stub/planner/lifetimes.h"
+#include "npubank/compiler_stub/planner/planner.h"
 #include "npubank/compiler_stub/planner/search/heuristics.h"
 #include "npubank/compiler_stub/planner/validator.h"
 #include "npubank/compiler_stub/views/plan_view.h"

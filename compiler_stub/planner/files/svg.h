@@ -14,7 +14,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "npubank/compiler_stub/planner/planner.h"
+#include "npubank/compiler_stub/planner/plan.h"
 #include "npubank/compiler_stub/planner/problem.h"
 
 namespace npubank {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "npubank/compiler_stub/planner/lifetimes.h"
+#include "npubank/compiler_stub/planner/planner.h"
 
 namespace npubank {
 namespace {

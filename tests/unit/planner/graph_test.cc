@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "npubank/compiler_stub/planner/files/example_graphs.h"
 #include "npubank/compiler_stub/planner/lifetimes.h"
+#include "npubank/compiler_stub/planner/planner.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,5 @@
 #include "npubank/compiler_stub/planner/lifetimes.h"
+#include "npubank/compiler_stub/planner/planner.h"
 
 #include <fstream>
 #include <iterator>
