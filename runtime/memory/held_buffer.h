@@ -1,4 +1,4 @@
-// HeldBuffer: a buffer of the driver that the books know of.
+// HeldBuffer: a buffer of the driver that is accounted for.
 #ifndef NPUBANK_RUNTIME_MEMORY_HELD_BUFFER_H_
 #define NPUBANK_RUNTIME_MEMORY_HELD_BUFFER_H_
 
@@ -7,24 +7,24 @@
 #include <utility>
 
 #include "npubank/runtime/level_zero/buffer.h"
-#include "npubank/runtime/memory/books.h"
+#include "npubank/runtime/memory/accounting.h"
 
 namespace npubank {
 
 class HeldBuffer {
  public:
-  HeldBuffer(level_zero::Buffer buffer, std::shared_ptr<Books> books)
-      : buffer_(std::move(buffer)), bytes_(buffer_.reserved_bytes()), books_(std::move(books)) {
-    books_->Hold(bytes_, buffer_.size());
+  HeldBuffer(level_zero::Buffer buffer, std::shared_ptr<Accounting> accounting)
+      : buffer_(std::move(buffer)), bytes_(buffer_.reserved_bytes()), accounting_(std::move(accounting)) {
+    accounting_->Hold(bytes_, buffer_.size());
   }
   HeldBuffer(HeldBuffer&& other) noexcept
-      : buffer_(std::move(other.buffer_)), bytes_(other.bytes_), books_(std::move(other.books_)) {}
+      : buffer_(std::move(other.buffer_)), bytes_(other.bytes_), accounting_(std::move(other.accounting_)) {}
   HeldBuffer& operator=(HeldBuffer&&) = delete;
   ~HeldBuffer() {
-    if (!books_) return;
+    if (!accounting_) return;
     const uint64_t asked = buffer_.size();
     buffer_ = level_zero::Buffer();
-    books_->LetGo(bytes_, asked);
+    accounting_->Release(bytes_, asked);
   }
 
   std::byte* address() const { return static_cast<std::byte*>(buffer_.address()); }
@@ -33,7 +33,7 @@ class HeldBuffer {
  private:
   level_zero::Buffer buffer_;
   uint64_t bytes_;
-  std::shared_ptr<Books> books_;  // null: moved from
+  std::shared_ptr<Accounting> accounting_;  // null: moved from
 };
 
 }  // namespace npubank

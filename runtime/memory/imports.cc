@@ -153,17 +153,17 @@ PageRange Imports::Table::PlannedAround(const Digest& identity, uint64_t offset,
 class Imports::ImportedRegion : public Region {
  public:
   ImportedRegion(std::shared_ptr<Source> source, const Table::Found& found,
-                 std::shared_ptr<Books> books, std::shared_ptr<Table> table,
+                 std::shared_ptr<Accounting> accounting, std::shared_ptr<Table> table,
                  std::shared_ptr<ReadAhead> read_ahead)
       : Region(std::move(source), found.pages),
         entry_(found.begun),
-        books_(std::move(books)),
+        accounting_(std::move(accounting)),
         table_(std::move(table)),
         read_ahead_(std::move(read_ahead)) {}
   ~ImportedRegion() override {
     if (read_ahead_) read_ahead_->Drop(bytes_);
     imported_.reset();
-    books_->Unpin(bytes_.size());
+    accounting_->Unpin(bytes_.size());
     table_->Remove(entry_);
   }
 
@@ -178,7 +178,7 @@ class Imports::ImportedRegion : public Region {
     if (!imported.ok()) return Refused(imported.status());
     imported_.emplace(*std::move(imported));
     bytes_ = mapping_->bytes();
-    books_->Pin(bytes_.size());
+    accounting_->Pin(bytes_.size());
     return absl::OkStatus();
   }
 
@@ -193,18 +193,18 @@ class Imports::ImportedRegion : public Region {
   }
 
   const Table::Entries::iterator entry_;
-  const std::shared_ptr<Books> books_;
+  const std::shared_ptr<Accounting> accounting_;
   const std::shared_ptr<Table> table_;
   const std::shared_ptr<ReadAhead> read_ahead_;
   std::unique_ptr<MappedFile> mapping_;
   std::optional<level_zero::ImportedMemory> imported_;
 };
 
-Imports::Imports(std::shared_ptr<level_zero::Device> device, std::shared_ptr<Books> books,
+Imports::Imports(std::shared_ptr<level_zero::Device> device, std::shared_ptr<Accounting> accounting,
                  std::shared_ptr<ReadAhead> read_ahead, Notice notice)
     : device_(std::move(device)),
       supported_(level_zero::ImportedMemory::Supported(*device_)),
-      books_(std::move(books)),
+      accounting_(std::move(accounting)),
       table_(std::make_shared<Table>(std::move(notice))),
       read_ahead_(std::move(read_ahead)) {}
 
@@ -236,7 +236,7 @@ absl::StatusOr<std::shared_ptr<const Imports::Region>> Imports::Acquire(
   if (!found.ok()) return Annotate(found.status(), name);
   if (found->region != nullptr) return found->region;
   auto made =
-      std::make_shared<ImportedRegion>(std::move(source), *found, books_, table_, read_ahead_);
+      std::make_shared<ImportedRegion>(std::move(source), *found, accounting_, table_, read_ahead_);
   NPUBANK_RETURN_IF_ERROR(Annotate(made->Import(device_), name));
   table_->Publish(found->begun, made);
   return std::shared_ptr<const Region>(std::move(made));

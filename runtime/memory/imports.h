@@ -1,7 +1,7 @@
 // Imports: pages of files that are device memory, each region of them imported once however many
 // tensors lie in it.
 //
-//   Imports imports(device, books, std::make_shared<ReadAhead>(), notice);
+//   Imports imports(device, accounting, std::make_shared<ReadAhead>(), notice);
 //   std::unique_ptr<ImportPlan> plan = imports.Plan(ranges);     // what a load is going to import
 //   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<const Imports::Region> region,
 //                            imports.Acquire(source, offset, bytes));
@@ -40,7 +40,7 @@
 #include "npubank/bank/device_memory.h"
 #include "npubank/lazy_tensor/sources/source.h"
 #include "npubank/runtime/level_zero/device.h"
-#include "npubank/runtime/memory/books.h"
+#include "npubank/runtime/memory/accounting.h"
 #include "npubank/runtime/memory/page_ranges.h"
 #include "npubank/runtime/memory/read_ahead.h"
 
@@ -68,7 +68,7 @@ class Imports {
 
   using Notice = std::function<void(absl::string_view)>;
   // Without a read-ahead pages come when the device first asks for them.
-  Imports(std::shared_ptr<level_zero::Device> device, std::shared_ptr<Books> books,
+  Imports(std::shared_ptr<level_zero::Device> device, std::shared_ptr<Accounting> accounting,
           std::shared_ptr<ReadAhead> read_ahead, Notice notice);
 
   // Whether the driver says that it can import at all.
@@ -94,7 +94,7 @@ class Imports {
 
   const std::shared_ptr<level_zero::Device> device_;
   const bool supported_;
-  const std::shared_ptr<Books> books_;
+  const std::shared_ptr<Accounting> accounting_;
   const std::shared_ptr<Table> table_;
   const std::shared_ptr<ReadAhead> read_ahead_;  // or null
 };

@@ -11,7 +11,7 @@
 #include "npubank/lazy_tensor/base/mutex.h"
 #include "npubank/lazy_tensor/base/range.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/runtime/memory/books.h"
+#include "npubank/runtime/memory/accounting.h"
 #include "npubank/runtime/memory/imports.h"
 #include "npubank/runtime/memory/strategies/committed.h"
 #include "npubank/runtime/memory/strategies/placed.h"
@@ -81,11 +81,11 @@ struct NpuMemory::Core {
   Core(std::shared_ptr<level_zero::Device> opened, const NpuMemoryOptions& options)
       : device(std::move(opened)),
         notices(std::make_shared<Notices>(options.notice)),
-        staging(device, books, [this] { strategy->Trim(); }) {}
+        staging(device, accounting, [this] { strategy->Trim(); }) {}
 
   const std::shared_ptr<level_zero::Device> device;
   const std::shared_ptr<Notices> notices;
-  const std::shared_ptr<Books> books = std::make_shared<Books>();
+  const std::shared_ptr<Accounting> accounting = std::make_shared<Accounting>();
   Staging staging;
   MemoryStrategy chosen = MemoryStrategy::kCommitted;
   std::shared_ptr<Strategy> strategy;
@@ -103,7 +103,7 @@ struct NpuMemory::Core {
 };
 
 absl::Status NpuMemory::Core::ChoosePlaced() {
-  auto pages = std::make_shared<Committed>(device, books);
+  auto pages = std::make_shared<Committed>(device, accounting);
   NPUBANK_ASSIGN_OR_RETURN(const uint64_t page_bytes, pages->PageBytes());
   chosen = MemoryStrategy::kPlaced;
   strategy = std::make_shared<Placed>(std::move(pages), Placed::Options::ForPages(page_bytes));
@@ -111,7 +111,7 @@ absl::Status NpuMemory::Core::ChoosePlaced() {
 }
 
 absl::Status NpuMemory::Core::ChooseTiled() {
-  absl::StatusOr<std::shared_ptr<Tiled>> tiled = Tiled::Create(device, books);
+  absl::StatusOr<std::shared_ptr<Tiled>> tiled = Tiled::Create(device, accounting);
   if (absl::IsUnimplemented(tiled.status())) {
     notices->Say("this driver has no virtual memory: tensors are placed in slabs, not tiled");
     return ChoosePlaced();
@@ -124,7 +124,7 @@ absl::Status NpuMemory::Core::ChooseTiled() {
 
 void NpuMemory::Core::ChooseImports(bool read_ahead) {
   imports =
-      std::make_unique<Imports>(device, books, read_ahead ? std::make_shared<ReadAhead>() : nullptr,
+      std::make_unique<Imports>(device, accounting, read_ahead ? std::make_shared<ReadAhead>() : nullptr,
                                 [said = notices](absl::string_view text) { said->Say(text); });
   if (imports->supported()) return;
   notices->Say("this driver cannot import files: constants are copied to the device");
@@ -153,12 +153,12 @@ class NpuMemory::OwnAllocation : public Allocation {
  public:
   OwnAllocation(std::shared_ptr<Core> core, std::unique_ptr<Block> block, uint64_t bytes)
       : Allocation(std::move(core), block->address(), bytes), block_(std::move(block)) {
-    core_->books->Charge(reserved_bytes());
+    core_->accounting->Charge(reserved_bytes());
   }
   ~OwnAllocation() override {
     const uint64_t reserved = reserved_bytes();
     block_.reset();
-    if (core_->books->Discharge(reserved) == 0) core_->Trim();
+    if (core_->accounting->Discharge(reserved) == 0) core_->Trim();
   }
 
   uint64_t reserved_bytes() const override { return block_->reserved_bytes(); }
@@ -195,11 +195,11 @@ class NpuMemory::ImportedAllocation : public Allocation {
                 .offset = offset,
                 .bytes = bytes,
                 .page_aligned = offset % PageRange::kPageBytes == 0}) {
-    core_->books->Charge(reserved_bytes(), bytes_);
+    core_->accounting->Charge(reserved_bytes(), bytes_);
   }
   ~ImportedAllocation() override {
     region_.reset();
-    if (core_->books->Discharge(reserved_bytes(), bytes_) == 0) core_->Trim();
+    if (core_->accounting->Discharge(reserved_bytes(), bytes_) == 0) core_->Trim();
   }
 
   uint64_t reserved_bytes() const override { return 0; }
@@ -228,7 +228,7 @@ absl::StatusOr<std::shared_ptr<NpuMemory>> NpuMemory::Create(
   auto core = std::make_shared<Core>(std::move(device), options);
   switch (options.strategy) {
     case MemoryStrategy::kCommitted:
-      core->strategy = std::make_shared<Committed>(core->device, core->books);
+      core->strategy = std::make_shared<Committed>(core->device, core->accounting);
       break;
     case MemoryStrategy::kPlaced:
       NPUBANK_RETURN_IF_ERROR(core->ChoosePlaced());
@@ -307,7 +307,7 @@ absl::Status NpuMemory::Read(DeviceAllocation& memory, uint64_t offset, absl::Sp
   return static_cast<Allocation&>(memory).Read(offset, out);
 }
 
-DeviceUsage NpuMemory::Usage() const { return core_->books->usage(); }
+DeviceUsage NpuMemory::Usage() const { return core_->accounting->usage(); }
 
 absl::StatusOr<uint64_t> NpuMemory::DriverBytes() const { return core_->device->AllocatedBytes(); }
 

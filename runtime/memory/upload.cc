@@ -27,14 +27,14 @@ struct Slot {
 class Staging::Ring {
  public:
   static absl::StatusOr<std::unique_ptr<Ring>> Create(
-      const std::shared_ptr<level_zero::Device>& device, const std::shared_ptr<Books>& books,
+      const std::shared_ptr<level_zero::Device>& device, const std::shared_ptr<Accounting>& accounting,
       uint64_t piece_bytes) {
     NPUBANK_ASSIGN_OR_RETURN(CommandQueue queue, CommandQueue::Create(device));
     std::unique_ptr<Ring> ring(new Ring(std::move(queue), piece_bytes));
     ring->slots_.reserve(kSlots);
     for (int i = 0; i < kSlots; ++i) {
       NPUBANK_ASSIGN_OR_RETURN(Buffer buffer, Buffer::AllocateHost(device, piece_bytes, "staging"));
-      HeldBuffer held(std::move(buffer), books);
+      HeldBuffer held(std::move(buffer), accounting);
       NPUBANK_ASSIGN_OR_RETURN(CommandList list, CommandList::Create(ring->queue_));
       ring->slots_.push_back(Slot{std::move(held), std::move(list)});
     }
@@ -96,9 +96,9 @@ class Staging::Ring {
   std::vector<Slot> slots_;
 };
 
-Staging::Staging(std::shared_ptr<level_zero::Device> device, std::shared_ptr<Books> books,
+Staging::Staging(std::shared_ptr<level_zero::Device> device, std::shared_ptr<Accounting> accounting,
                  std::function<void()> make_room)
-    : device_(std::move(device)), books_(std::move(books)), make_room_(std::move(make_room)) {}
+    : device_(std::move(device)), accounting_(std::move(accounting)), make_room_(std::move(make_room)) {}
 
 Staging::~Staging() = default;
 
@@ -137,10 +137,10 @@ absl::StatusOr<std::unique_ptr<Staging::Ring>> Staging::TakeRing(uint64_t bytes)
     }
   }
   too_small.reset();
-  absl::StatusOr<std::unique_ptr<Ring>> ring = Ring::Create(device_, books_, piece);
+  absl::StatusOr<std::unique_ptr<Ring>> ring = Ring::Create(device_, accounting_, piece);
   if (!absl::IsResourceExhausted(ring.status())) return ring;
   make_room_();
-  return Ring::Create(device_, books_, kLeastPieceBytes);
+  return Ring::Create(device_, accounting_, kLeastPieceBytes);
 }
 
 void Staging::KeepRing(std::unique_ptr<Ring> ring) {

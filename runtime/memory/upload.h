@@ -1,6 +1,6 @@
 // Staging: moves bytes between the host and device memory that the host cannot touch.
 //
-//   Staging staging(device, books, [&] { strategy->Trim(); });
+//   Staging staging(device, accounting, [&] { strategy->Trim(); });
 //   NPUBANK_RETURN_IF_ERROR(staging.Upload(address, bytes, produce));
 //   staging.Trim();                      // an idle bank needs no ring
 //
@@ -26,7 +26,7 @@
 #include "npubank/bank/device_memory.h"
 #include "npubank/lazy_tensor/base/mutex.h"
 #include "npubank/runtime/level_zero/device.h"
-#include "npubank/runtime/memory/books.h"
+#include "npubank/runtime/memory/accounting.h"
 
 namespace npubank {
 
@@ -36,7 +36,7 @@ class Staging {
   static constexpr uint64_t kLeastPieceBytes = 64 << 10;
   static constexpr size_t kKeptRings = 2;
 
-  Staging(std::shared_ptr<level_zero::Device> device, std::shared_ptr<Books> books,
+  Staging(std::shared_ptr<level_zero::Device> device, std::shared_ptr<Accounting> accounting,
           std::function<void()> make_room);
   ~Staging();
 
@@ -53,7 +53,7 @@ class Staging {
   void KeepRing(std::unique_ptr<Ring> ring);
 
   const std::shared_ptr<level_zero::Device> device_;
-  const std::shared_ptr<Books> books_;
+  const std::shared_ptr<Accounting> accounting_;
   const std::function<void()> make_room_;
   Mutex mutex_;
   Rings rings_ ABSL_GUARDED_BY(mutex_);  // kept, idle

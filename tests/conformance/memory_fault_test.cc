@@ -31,11 +31,11 @@ class MemoryFault : public MemoryFixture {
     return absl::OkStatus();
   }
 
-  void FailEveryCall(bool for_ever) {
+  void FailEveryCall(bool forever) {
     memory_.reset();
     uint64_t failures = 0;
     for (uint64_t n = 1, calls = n; calls >= n; ++n) {
-      software_->pfnFailCall("", n, for_ever, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+      software_->pfnFailCall("", n, forever, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
       calls = n + 1;
       const absl::Status status = LoadAndFree(&calls);
       ExpectNothingLeft(absl::StrCat("after failing call ", n));

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/runtime/memory/books.h"
+#include "npubank/runtime/memory/accounting.h"
 #include "npubank/runtime/memory/upload.h"
 
 namespace npubank {
@@ -136,7 +136,7 @@ void MemoryFixture::ExpectContents(NpuMemory& memory, const Tensor& tensor) {
 
 void MemoryFixture::ExpectDeviceSees(const Tensor& tensor) {
   std::vector<std::byte> bytes(tensor.memory->bytes());
-  Staging staging(device_, std::make_shared<Books>(), [] {});
+  Staging staging(device_, std::make_shared<Accounting>(), [] {});
   const absl::Status status = staging.Download(tensor.memory->address(), absl::MakeSpan(bytes));
   ASSERT_TRUE(status.ok()) << status;
   ExpectPattern(tensor.seed, tensor.base, bytes);

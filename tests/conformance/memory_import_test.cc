@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/sources/retention.h"
-#include "npubank/runtime/memory/books.h"
+#include "npubank/runtime/memory/accounting.h"
 #include "npubank/runtime/memory/imported_files.h"
 #include "npubank/runtime/memory/imports.h"
 #include "npubank/runtime/memory/page_ranges.h"
@@ -204,7 +204,7 @@ TEST_P(ImportConformance, AnImportSaysWhereItLiesInItsFile) {
 TEST_P(ImportConformance, WhatIsGivenBackIsNotReadAhead) {
   Gate gate;
   auto read_ahead = std::make_shared<ReadAhead>([&](absl::Span<const std::byte>) { gate.Pass(); });
-  Imports imports(device_, std::make_shared<Books>(), read_ahead, [](absl::string_view) {});
+  Imports imports(device_, std::make_shared<Accounting>(), read_ahead, [](absl::string_view) {});
   auto at_work = imports.Acquire(sources_[0], 0, kPage);
   auto waiting = imports.Acquire(sources_[1], 0, 2 * kPage);
   ASSERT_TRUE(at_work.ok() && waiting.ok()) << at_work.status() << waiting.status();

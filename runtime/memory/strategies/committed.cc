@@ -23,7 +23,7 @@ class CommittedBlock : public Block {
 absl::StatusOr<std::unique_ptr<Block>> Committed::Allocate(uint64_t bytes, absl::string_view name) {
   NPUBANK_ASSIGN_OR_RETURN(level_zero::Buffer buffer,
                            level_zero::Buffer::AllocateDevice(device_, bytes, name));
-  return std::make_unique<CommittedBlock>(HeldBuffer(std::move(buffer), books_));
+  return std::make_unique<CommittedBlock>(HeldBuffer(std::move(buffer), accounting_));
 }
 
 absl::StatusOr<uint64_t> Committed::PageBytes() {

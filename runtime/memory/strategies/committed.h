@@ -8,15 +8,15 @@
 #include <memory>
 
 #include "npubank/runtime/level_zero/device.h"
-#include "npubank/runtime/memory/books.h"
+#include "npubank/runtime/memory/accounting.h"
 #include "npubank/runtime/memory/strategies/strategy.h"
 
 namespace npubank {
 
 class Committed : public Strategy {
  public:
-  Committed(std::shared_ptr<level_zero::Device> device, std::shared_ptr<Books> books)
-      : device_(std::move(device)), books_(std::move(books)) {}
+  Committed(std::shared_ptr<level_zero::Device> device, std::shared_ptr<Accounting> accounting)
+      : device_(std::move(device)), accounting_(std::move(accounting)) {}
 
   absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, absl::string_view name) override;
   // What sizes are rounded up to; the driver tells it of an allocation only, so one is made.
@@ -24,7 +24,7 @@ class Committed : public Strategy {
 
  private:
   const std::shared_ptr<level_zero::Device> device_;
-  const std::shared_ptr<Books> books_;
+  const std::shared_ptr<Accounting> accounting_;
 };
 
 }  // namespace npubank

@@ -1,6 +1,6 @@
 // SharedTiles: pages of their own for large tensors, and pages shared by small ones.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<Tiled> tiled, Tiled::Create(device, books));
+//   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<Tiled> tiled, Tiled::Create(device, accounting));
 //   auto strategy = std::make_shared<SharedTiles>(tiled, tiled->page_bytes());
 //
 // A tensor of whole pages, or of many, gets pages of its own; rounding a smaller one up to pages

@@ -31,20 +31,20 @@ absl::StatusOr<uint64_t> LargestRange(const std::shared_ptr<level_zero::Device>&
 
 class Tiled::HeldTile {
  public:
-  HeldTile(PhysicalMemory memory, std::shared_ptr<Books> books)
-      : memory_(std::move(memory)), books_(std::move(books)) {
-    books_->Hold(memory_->bytes(), memory_->bytes());
+  HeldTile(PhysicalMemory memory, std::shared_ptr<Accounting> accounting)
+      : memory_(std::move(memory)), accounting_(std::move(accounting)) {
+    accounting_->Hold(memory_->bytes(), memory_->bytes());
   }
   ~HeldTile() {
     const uint64_t bytes = memory_->bytes();
     memory_.reset();
-    books_->LetGo(bytes, bytes);
+    accounting_->Release(bytes, bytes);
   }
   ze_physical_mem_handle_t handle() const { return memory_->handle(); }
 
  private:
   std::optional<PhysicalMemory> memory_;
-  const std::shared_ptr<Books> books_;
+  const std::shared_ptr<Accounting> accounting_;
 };
 
 class Tiled::TiledBlock : public Block {
@@ -65,18 +65,18 @@ class Tiled::TiledBlock : public Block {
   std::vector<Mapping> mappings_;
 };
 
-Tiled::Tiled(std::shared_ptr<level_zero::Device> device, std::shared_ptr<Books> books,
+Tiled::Tiled(std::shared_ptr<level_zero::Device> device, std::shared_ptr<Accounting> accounting,
              uint64_t page_bytes)
     : device_(std::move(device)),
-      books_(std::move(books)),
+      accounting_(std::move(accounting)),
       page_bytes_(page_bytes),
       tile_bytes_(std::max(kTileBytes, page_bytes)),
       tiles_({.tile_bytes = tile_bytes_, .page_bytes = page_bytes_}) {}
 
 absl::StatusOr<std::shared_ptr<Tiled>> Tiled::Create(std::shared_ptr<level_zero::Device> device,
-                                                     std::shared_ptr<Books> books) {
+                                                     std::shared_ptr<Accounting> accounting) {
   NPUBANK_ASSIGN_OR_RETURN(const uint64_t page, level_zero::VirtualPageBytes(*device));
-  std::shared_ptr<Tiled> tiled(new Tiled(std::move(device), std::move(books), page));
+  std::shared_ptr<Tiled> tiled(new Tiled(std::move(device), std::move(accounting), page));
   NPUBANK_RETURN_IF_ERROR(tiled->ReserveRange(page));
   return tiled;
 }
@@ -129,7 +129,7 @@ absl::Status Tiled::ClaimMemory(Claim* claim) {
     fresh.clear();
     for (uint64_t bytes = 0; bytes < missing; bytes += tile_bytes_) {
       NPUBANK_ASSIGN_OR_RETURN(PhysicalMemory memory, PhysicalMemory::Create(device_, tile_bytes_));
-      fresh.push_back(std::make_unique<HeldTile>(std::move(memory), books_));
+      fresh.push_back(std::make_unique<HeldTile>(std::move(memory), accounting_));
     }
   }
 }

@@ -1,6 +1,6 @@
 // Tiled: tensors at addresses of their own, with physical tiles mapped behind them.
 //
-//   absl::StatusOr<std::shared_ptr<Tiled>> tiled = Tiled::Create(device, books);
+//   absl::StatusOr<std::shared_ptr<Tiled>> tiled = Tiled::Create(device, accounting);
 //   if (absl::IsUnimplemented(tiled.status())) ...   // no virtual memory: place in slabs instead
 //
 // Addresses are reserved once, in a range far larger than what is used, and are given out best fit
@@ -22,7 +22,7 @@
 #include "npubank/lazy_tensor/base/mutex.h"
 #include "npubank/runtime/level_zero/device.h"
 #include "npubank/runtime/level_zero/virtual_memory.h"
-#include "npubank/runtime/memory/books.h"
+#include "npubank/runtime/memory/accounting.h"
 #include "npubank/runtime/memory/strategies/best_fit.h"
 #include "npubank/runtime/memory/strategies/strategy.h"
 #include "npubank/runtime/memory/strategies/tiles.h"
@@ -35,7 +35,7 @@ class Tiled : public Strategy, public std::enable_shared_from_this<Tiled> {
 
   // Reserves the first range. Unimplemented where the driver has no virtual memory.
   static absl::StatusOr<std::shared_ptr<Tiled>> Create(std::shared_ptr<level_zero::Device> device,
-                                                       std::shared_ptr<Books> books);
+                                                       std::shared_ptr<Accounting> accounting);
 
   absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, absl::string_view name) override;
   uint64_t Trim() override;
@@ -44,7 +44,7 @@ class Tiled : public Strategy, public std::enable_shared_from_this<Tiled> {
 
  private:
   class TiledBlock;
-  // A tile, and that the books know of it.
+  // A tile, accounted for.
   class HeldTile;
   using TileNumbers = std::vector<uint64_t>;
   using HeldTiles = std::vector<std::unique_ptr<HeldTile>>;
@@ -58,7 +58,7 @@ class Tiled : public Strategy, public std::enable_shared_from_this<Tiled> {
     uint64_t bytes = 0;
   };
 
-  Tiled(std::shared_ptr<level_zero::Device> device, std::shared_ptr<Books> books,
+  Tiled(std::shared_ptr<level_zero::Device> device, std::shared_ptr<Accounting> accounting,
         uint64_t page_bytes);
 
   absl::Status ReserveRange(uint64_t least_bytes);
@@ -69,7 +69,7 @@ class Tiled : public Strategy, public std::enable_shared_from_this<Tiled> {
   HeldTiles RemoveTiles(const TileNumbers& numbers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::shared_ptr<level_zero::Device> device_;
-  const std::shared_ptr<Books> books_;
+  const std::shared_ptr<Accounting> accounting_;
   const uint64_t page_bytes_;
   const uint64_t tile_bytes_;
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "npubank/runtime/memory/books.h"
+#include "npubank/runtime/memory/accounting.h"
 #include "npubank/runtime/memory/upload.h"
 #include "npubank/tests/support/npu_fixture.h"
 #include "npubank/tests/support/npu_switches.h"
@@ -44,7 +44,7 @@ TEST_F(NpuMemoryTest, StagedUploadsArriveWholeInAscendingPieces) {
   const uint64_t bytes = 2 * Staging::kPieceBytes + 12345;
   auto allocation = memory().Allocate(bytes, "weight");
   ASSERT_TRUE(allocation.ok()) << allocation.status();
-  Staging staging(place_.device, std::make_shared<Books>(), [] {});
+  Staging staging(place_.device, std::make_shared<Accounting>(), [] {});
   uint64_t next = 0;
   const auto produce = [&](uint64_t offset, absl::Span<std::byte> out) {
     EXPECT_EQ(offset, next);
@@ -65,7 +65,7 @@ TEST_F(NpuMemoryTest, AFailingProducerLeavesNoStagingMemory) {
   const auto produce = [&](uint64_t offset, absl::Span<std::byte> out) {
     return offset > 0 ? absl::DataLossError("the file shrank") : Produce(offset, out);
   };
-  Staging staging(place_.device, std::make_shared<Books>(), [] {});
+  Staging staging(place_.device, std::make_shared<Accounting>(), [] {});
   EXPECT_EQ(staging.Upload((*allocation)->address(), (*allocation)->bytes(), produce),
             absl::DataLossError("the file shrank"));
   EXPECT_EQ(Driver().live_allocations, before);
@@ -75,8 +75,8 @@ TEST_F(NpuMemoryTest, TheStagingRingServesTheNextTensorAndIsGivenBackByTrim) {
   auto allocation = memory().Allocate(3 * Staging::kPieceBytes, "weight");
   ASSERT_TRUE(allocation.ok()) << allocation.status();
   const level_zero::SoftwareNpuStatistics before = Driver();
-  auto books = std::make_shared<Books>();
-  Staging staging(place_.device, books, [] {});
+  auto accounting = std::make_shared<Accounting>();
+  Staging staging(place_.device, accounting, [] {});
   void* const to = (*allocation)->address();
   ASSERT_TRUE(staging.Upload(to, 3 * Staging::kPieceBytes, Produce).ok());
   EXPECT_EQ(Driver().live_bytes - before.live_bytes, 2 * Staging::kPieceBytes);
@@ -84,11 +84,11 @@ TEST_F(NpuMemoryTest, TheStagingRingServesTheNextTensorAndIsGivenBackByTrim) {
   for (const uint64_t bytes : {uint64_t{100}, Staging::kPieceBytes, 3 * Staging::kPieceBytes})
     ASSERT_TRUE(staging.Upload(to, bytes, Produce).ok());
   EXPECT_EQ(Driver().total_allocations, made) << "the ring was not used again";
-  EXPECT_EQ(books->usage().held_bytes, 2 * Staging::kPieceBytes);
+  EXPECT_EQ(accounting->usage().held_bytes, 2 * Staging::kPieceBytes);
   EXPECT_EQ(staging.Trim(), 2 * Staging::kPieceBytes);
   EXPECT_EQ(Driver().live_bytes, before.live_bytes);
   EXPECT_EQ(Driver().live_lists, before.live_lists);
-  EXPECT_EQ(books->usage().held_bytes, 0u);
+  EXPECT_EQ(accounting->usage().held_bytes, 0u);
 }
 
 TEST_F(NpuMemoryTest, APieceIsProducedOnlyWhenItsBufferHasBeenCopied) {
@@ -103,7 +103,7 @@ TEST_F(NpuMemoryTest, APieceIsProducedOnlyWhenItsBufferHasBeenCopied) {
     EXPECT_GE(Driver().copied_bytes - before, reused) << "still on its way to the device";
     return Produce(offset, out);
   };
-  Staging staging(place_.device, std::make_shared<Books>(), [] {});
+  Staging staging(place_.device, std::make_shared<Accounting>(), [] {});
   ASSERT_TRUE(staging.Upload((*allocation)->address(), bytes, produce).ok());
   std::vector<std::byte> read(bytes);
   ASSERT_TRUE(memory().Read(**allocation, 0, absl::MakeSpan(read)).ok());
@@ -143,7 +143,7 @@ TEST_F(NpuMemoryTest, AFullDeviceLeavesRoomForASmallRing) {
   auto allocation = memory().Allocate(Staging::kPieceBytes, "weight");
   ASSERT_TRUE(allocation.ok()) << allocation.status();
   int asked = 0;
-  Staging staging(place_.device, std::make_shared<Books>(), [&] { ++asked; });
+  Staging staging(place_.device, std::make_shared<Accounting>(), [&] { ++asked; });
   software_->pfnFailCall("zeMemAllocHost", 1, 0, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
   ASSERT_TRUE(staging.Upload((*allocation)->address(), Staging::kPieceBytes, Produce).ok());
   EXPECT_EQ(asked, 1);

@@ -1,12 +1,12 @@
-// Books: what an NpuMemory believes it holds, shared by everything that holds some of it.
+// Accounting: what an NpuMemory believes it holds, shared by everything that holds some of it.
 //
-//   books->Hold(bytes, asked); // taken from the driver
-//   books->Charge(reserved);   // given to a tensor
+//   accounting->Hold(bytes, asked); // taken from the driver
+//   accounting->Charge(reserved);   // given to a tensor
 //
 // Live bytes are what tensors cost; held bytes are what the driver gave for them: live, and what is
 // free inside slabs and tiles, and the staging ring. Threads: any.
-#ifndef NPUBANK_RUNTIME_MEMORY_BOOKS_H_
-#define NPUBANK_RUNTIME_MEMORY_BOOKS_H_
+#ifndef NPUBANK_RUNTIME_MEMORY_ACCOUNTING_H_
+#define NPUBANK_RUNTIME_MEMORY_ACCOUNTING_H_
 
 #include <cstdint>
 
@@ -15,7 +15,7 @@
 
 namespace npubank {
 
-class Books {
+class Accounting {
  public:
   // A tensor that costs `reserved` bytes, or none and is `imported` bytes of a file.
   void Charge(uint64_t reserved, uint64_t imported = 0);
@@ -23,7 +23,7 @@ class Books {
   uint64_t Discharge(uint64_t reserved, uint64_t imported = 0);
   // Memory of the driver: in its pages, and as it was asked for.
   void Hold(uint64_t bytes, uint64_t asked);
-  void LetGo(uint64_t bytes, uint64_t asked);
+  void Release(uint64_t bytes, uint64_t asked);
   // Pages of files that the driver imported.
   void Pin(uint64_t bytes);
   void Unpin(uint64_t bytes);
@@ -37,4 +37,4 @@ class Books {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_RUNTIME_MEMORY_BOOKS_H_
+#endif  // NPUBANK_RUNTIME_MEMORY_ACCOUNTING_H_
