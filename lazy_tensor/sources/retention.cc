@@ -25,13 +25,13 @@ std::atomic<uint64_t> live_bytes{0};
 
 // Every Source of the process, held or not: a Source enters when made and leaves when destroyed, so
 // that holding one costs no lock.
-struct Registry {
+struct AllSources {
   Mutex mutex;
   std::set<const Source*> sources ABSL_GUARDED_BY(mutex);
 
-  static Registry& Get() {
-    static Registry* const registry = new Registry;  // outlives sources in static objects
-    return *registry;
+  static AllSources& Get() {
+    static AllSources* const all = new AllSources;  // outlives sources in static objects
+    return *all;
   }
 };
 
@@ -39,15 +39,15 @@ struct Registry {
 
 Source::Source(std::string name, Digest identity, uint64_t size, Digest samples)
     : name_(std::move(name)), identity_(identity), size_(size), samples_(samples) {
-  Registry& registry = Registry::Get();
-  MutexLock lock(registry.mutex);
-  registry.sources.insert(this);
+  AllSources& all = AllSources::Get();
+  MutexLock lock(all.mutex);
+  all.sources.insert(this);
 }
 
 Source::~Source() {
-  Registry& registry = Registry::Get();
-  MutexLock lock(registry.mutex);
-  registry.sources.erase(this);
+  AllSources& all = AllSources::Get();
+  MutexLock lock(all.mutex);
+  all.sources.erase(this);
 }
 
 SourceHold::SourceHold(std::shared_ptr<Source> source, uint64_t bytes)
@@ -68,9 +68,9 @@ uint64_t LiveSourceBytes() { return live_bytes.load(std::memory_order_acquire); 
 std::vector<HeldSource> HeldSources() {
   std::vector<HeldSource> held;
   {
-    Registry& registry = Registry::Get();
-    MutexLock lock(registry.mutex);
-    for (const Source* source : registry.sources) {
+    AllSources& all = AllSources::Get();
+    MutexLock lock(all.mutex);
+    for (const Source* source : all.sources) {
       HeldSource entry = HeldSourceReader::Read(*source);
       if (entry.holders > 0) held.push_back(std::move(entry));
     }
