@@ -4,11 +4,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/bank/bank_snapshot.h"
 #include "npubank/bank/books/audit.h"
+#include "npubank/bank/books/books.h"
+#include "npubank/bank/books/departures.h"
 #include "npubank/bank/books/registry.h"
 #include "npubank/bank/books/report.h"
+#include "npubank/bank/books/sleepers.h"
 #include "npubank/bank/checked_memory.h"
-#include "npubank/bank/files/snapshot.h"
 #include "npubank/bank/load_walk.h"
 #include "npubank/bank/loader.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
@@ -54,7 +57,10 @@ class NoDeviceMemory final : public DeviceMemory {
 
 struct Bank::Core {
   std::shared_ptr<CheckedMemory> device;
+  std::shared_ptr<Books> books;
   std::shared_ptr<Registry> registry;
+  Sleepers sleepers;
+  Departures departures;
   Loader loader;
   uint64_t driver_bytes_before = 0;  // before any weight of this bank
 
@@ -85,7 +91,7 @@ absl::StatusOr<std::vector<uint64_t>> Bank::Core::IdsOf(absl::Span<const Owner* 
 // may be too small for.
 absl::StatusOr<HostCopies> Bank::Core::CopyToHost(absl::Span<const uint64_t> owners) const {
   HostCopies copies;
-  NPUBANK_ASSIGN_OR_RETURN(const std::vector<LeavingBytes> leaving, registry->LeavingWith(owners));
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<LeavingBytes> leaving, sleepers.LeavingWith(owners));
   for (const LeavingBytes& from : leaving) {
     const std::string what = absl::StrCat("keeping a copy of tensor '", from.name, "'");
     const uint64_t size = from.lease.type().bytes();
@@ -95,7 +101,7 @@ absl::StatusOr<HostCopies> Bank::Core::CopyToHost(absl::Span<const uint64_t> own
           absl::StrCat(what, ": the host has no room for ", size, " bytes: sleep without copies"));
     }
     NPUBANK_RETURN_IF_ERROR(Annotate(
-        device->Read(*registry->MemoryOf(from.lease), 0, absl::MakeSpan(bytes.get(), size)), what));
+        device->Read(*books->MemoryOf(from.lease), 0, absl::MakeSpan(bytes.get(), size)), what));
     for (const Uid tensor : from.tensors) copies[tensor.value] = bytes;
   }
   return copies;
@@ -107,11 +113,15 @@ Bank::~Bank() = default;
 std::shared_ptr<Bank> Bank::Create(std::shared_ptr<DeviceMemory> memory, BankOptions options) {
   if (memory == nullptr) memory = std::make_shared<NoDeviceMemory>();
   auto device = std::make_shared<CheckedMemory>(std::move(memory));
-  auto registry = std::make_shared<Registry>(device, options.keep_unowned);
-  Loader loader(device, registry, options);
-  const uint64_t driver_bytes = UnaskedDriverBytes(*device);
+  auto books = std::make_shared<Books>(device, options.keep_unowned);
   return std::shared_ptr<Bank>(new Bank(std::make_shared<Core>(
-      Core{std::move(device), std::move(registry), std::move(loader), driver_bytes})));
+      Core{.device = device,
+           .books = books,
+           .registry = std::make_shared<Registry>(books),
+           .sleepers = Sleepers(books),
+           .departures = Departures(books),
+           .loader = Loader(device, books, options),
+           .driver_bytes_before = UnaskedDriverBytes(*device)})));
 }
 
 Owner Bank::AddOwner(absl::string_view name, OwnerOptions options) {
@@ -159,7 +169,7 @@ absl::Status Bank::Core::Load(absl::Span<const Owner* const> owners, const LoadO
   for (const Owner* owner : owners) NPUBANK_RETURN_IF_ERROR(CheckOwner(owner, "loading"));
   absl::Status status;
   {
-    LoadWalk walk(*registry, loader, owners);
+    LoadWalk walk(*registry, sleepers, loader, owners);
     status = walk.Run(options);
     if (status.ok() && leases != nullptr) *leases = walk.TakeLeases();
   }
@@ -181,7 +191,7 @@ absl::Status Bank::Read(Uid uid, uint64_t offset, absl::Span<std::byte> out) {
                                               uid.ToHex(), ", which has ", bytes, " bytes"));
   }
   if (out.empty()) return absl::OkStatus();
-  return core_->device->Read(*core_->registry->MemoryOf(lease), offset, out);
+  return core_->device->Read(*core_->books->MemoryOf(lease), offset, out);
 }
 
 // Copies are made before anybody is put to sleep: when one fails, nobody is.
@@ -193,7 +203,7 @@ absl::StatusOr<SleepReport> Bank::Sleep(absl::Span<const Owner* const> owners,
   if (options.keep_host_copy) {
     NPUBANK_ASSIGN_OR_RETURN(copies, core_->CopyToHost(ids));
   }
-  absl::StatusOr<SleepReport> report = core_->registry->PutToSleep(ids, std::move(copies));
+  absl::StatusOr<SleepReport> report = core_->sleepers.PutToSleep(ids, std::move(copies));
   core_->device->Trim();
   return report;
 }
@@ -201,7 +211,7 @@ absl::StatusOr<SleepReport> Bank::Sleep(absl::Span<const Owner* const> owners,
 absl::StatusOr<uint64_t> Bank::DropHostCopies(absl::Span<const Owner* const> owners) {
   NPUBANK_ASSIGN_OR_RETURN(const std::vector<uint64_t> ids,
                            core_->IdsOf(owners, "dropping host copies"));
-  return core_->registry->DropCopies(ids);
+  return core_->sleepers.DropCopies(ids);
 }
 
 absl::Status Bank::SetBudget(uint64_t bytes) {
@@ -211,19 +221,19 @@ absl::Status Bank::SetBudget(uint64_t bytes) {
 }
 
 bool Bank::Evict(uint64_t bytes) {
-  const bool evicted = core_->registry->EvictFor(bytes);
+  const bool evicted = core_->departures.EvictFor(bytes);
   core_->device->Trim();
   return evicted;
 }
 
 uint64_t Bank::Trim() {
-  const uint64_t bytes = core_->registry->Trim();
+  const uint64_t bytes = core_->departures.Trim();
   core_->device->Trim();
   return bytes;
 }
 
 BankTotals Bank::Totals() const {
-  BankTotals totals = TotalsOf(*core_->registry);
+  BankTotals totals = TotalsOf(*core_->books);
   const Admission::Usage budget = core_->loader.budget();
   totals.budget = budget.limit;
   totals.budget_used = budget.used;
@@ -232,12 +242,12 @@ BankTotals Bank::Totals() const {
   return totals;
 }
 
-BankSnapshot Bank::Snapshot() const { return SnapshotOf(*core_->registry, *core_->device); }
+BankSnapshot Bank::Snapshot() const { return SnapshotOf(*core_->books, *core_->device); }
 
 AuditReport Bank::Audit(uint64_t other_device_bytes,
                         absl::Span<const Bank* const> neighbours) const {
   const auto audited = [](const Bank& bank) {
-    return AuditedBank{.registry = bank.core_->registry.get(),
+    return AuditedBank{.books = bank.core_->books.get(),
                        .device = &bank.core_->device->unchecked(),
                        .driver_bytes_before = bank.core_->driver_bytes_before};
   };

@@ -45,7 +45,7 @@
 namespace npubank {
 
 struct AuditReport;   // bank/books/audit.h
-struct BankSnapshot;  // bank/files/snapshot.h
+struct BankSnapshot;  // bank/bank_snapshot.h
 
 class Bank : public std::enable_shared_from_this<Bank> {
  public:
@@ -126,7 +126,7 @@ class Bank : public std::enable_shared_from_this<Bank> {
 
   // Counts, of one moment. Cost: a walk over all tensors.
   BankTotals Totals() const;
-  // Everything, for bank-inspect (bank/files/snapshot.h), of one moment. Cost: as Totals.
+  // Everything, for bank-inspect (bank/bank_snapshot.h), of one moment. Cost: as Totals.
   BankSnapshot Snapshot() const;
   // Proves the books: see bank/books/audit.h. `other_device_bytes` is what others hold through the
   // same DeviceMemory (activation arenas, caches), as their allocations' reserved_bytes() say. Source

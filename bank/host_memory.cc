@@ -24,8 +24,8 @@ using HostBytes = std::unique_ptr<std::byte, FreeBytes>;
 }  // namespace
 
 // Shared by the memory and its allocations, so that the count is right whichever goes first.
-struct HostMemory::Books {
-  explicit Books(Options o) : options(o) {}
+struct HostMemory::State {
+  explicit State(Options o) : options(o) {}
 
   const Options options;
   mutable Mutex mutex;
@@ -41,7 +41,7 @@ struct HostMemory::Books {
       --fault.nth;
       return false;
     }
-    if (!fault.for_ever) fault.nth = 0;
+    if (!fault.forever) fault.nth = 0;
     return true;
   }
 
@@ -67,11 +67,11 @@ struct HostMemory::Books {
 
 class HostMemory::Allocation final : public DeviceAllocation {
  public:
-  Allocation(std::shared_ptr<Books> books, HostBytes memory, uint64_t bytes, uint64_t reserved)
-      : books_(std::move(books)), memory_(std::move(memory)), bytes_(bytes), reserved_(reserved) {}
+  Allocation(std::shared_ptr<State> state, HostBytes memory, uint64_t bytes, uint64_t reserved)
+      : state_(std::move(state)), memory_(std::move(memory)), bytes_(bytes), reserved_(reserved) {}
   ~Allocation() override {
     memory_.reset();
-    books_->Return(reserved_);
+    state_->Return(reserved_);
   }
 
   void* address() const override { return memory_.get(); }
@@ -79,19 +79,19 @@ class HostMemory::Allocation final : public DeviceAllocation {
   uint64_t reserved_bytes() const override { return reserved_; }
   absl::string_view strategy() const override { return "host"; }
   absl::Span<std::byte> host_bytes() override {
-    return books_->options.host_writable ? contents() : absl::Span<std::byte>();
+    return state_->options.host_writable ? contents() : absl::Span<std::byte>();
   }
   absl::Span<std::byte> contents() { return absl::MakeSpan(memory_.get(), bytes_); }
 
  private:
-  std::shared_ptr<Books> books_;
+  std::shared_ptr<State> state_;
   HostBytes memory_;
   uint64_t bytes_;
   uint64_t reserved_;
 };
 
 HostMemory::HostMemory() : HostMemory(Options()) {}
-HostMemory::HostMemory(Options options) : books_(std::make_shared<Books>(options)) {}
+HostMemory::HostMemory(Options options) : state_(std::make_shared<State>(options)) {}
 HostMemory::~HostMemory() = default;
 
 absl::StatusOr<std::unique_ptr<DeviceAllocation>> HostMemory::Allocate(uint64_t bytes,
@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<DeviceAllocation>> HostMemory::Allocate(uint64_t 
   if (bytes == 0) {
     return absl::InvalidArgumentError(absl::StrCat("allocating 0 bytes for '", name, "'"));
   }
-  if (books_->MustFail(Fault::Call::kAllocate)) {
+  if (state_->MustFail(Fault::Call::kAllocate)) {
     return absl::ResourceExhaustedError(absl::StrCat("injected: no room for '", name, "'"));
   }
   if (bytes > ~uint64_t{0} - kPage) {
@@ -107,22 +107,22 @@ absl::StatusOr<std::unique_ptr<DeviceAllocation>> HostMemory::Allocate(uint64_t 
         absl::StrCat("no room for '", name, "': ", bytes, " bytes"));
   }
   const uint64_t reserved = AlignUp(bytes, kPage);
-  NPUBANK_RETURN_IF_ERROR(books_->Take(reserved, name));
+  NPUBANK_RETURN_IF_ERROR(state_->Take(reserved, name));
   HostBytes memory(static_cast<std::byte*>(std::aligned_alloc(kPage, reserved)));
   if (memory == nullptr) {
-    books_->Return(reserved);
+    state_->Return(reserved);
     return absl::ResourceExhaustedError(
         absl::StrCat("the host has no room for '", name, "': ", reserved, " bytes"));
   }
-  return std::make_unique<Allocation>(books_, std::move(memory), bytes, reserved);
+  return std::make_unique<Allocation>(state_, std::move(memory), bytes, reserved);
 }
 
 absl::Status HostMemory::Write(DeviceAllocation& memory, ProduceBytes produce) {
-  if (books_->MustFail(Fault::Call::kWrite)) return absl::InternalError("injected: write failed");
+  if (state_->MustFail(Fault::Call::kWrite)) return absl::InternalError("injected: write failed");
   absl::Span<std::byte> contents = static_cast<Allocation&>(memory).contents();
-  if (books_->options.host_writable) return produce(0, contents);
+  if (state_->options.host_writable) return produce(0, contents);
   std::vector<std::byte> staging(
-      std::min<uint64_t>(contents.size(), std::max<uint64_t>(books_->options.staging_bytes, 1)));
+      std::min<uint64_t>(contents.size(), std::max<uint64_t>(state_->options.staging_bytes, 1)));
   for (uint64_t offset = 0; offset < contents.size(); offset += staging.size()) {
     const size_t piece = std::min<uint64_t>(staging.size(), contents.size() - offset);
     NPUBANK_RETURN_IF_ERROR(produce(offset, absl::MakeSpan(staging.data(), piece)));
@@ -133,7 +133,7 @@ absl::Status HostMemory::Write(DeviceAllocation& memory, ProduceBytes produce) {
 
 absl::Status HostMemory::Read(DeviceAllocation& memory, uint64_t offset,
                               absl::Span<std::byte> out) {
-  if (books_->MustFail(Fault::Call::kRead)) return absl::InternalError("injected: read failed");
+  if (state_->MustFail(Fault::Call::kRead)) return absl::InternalError("injected: read failed");
   const absl::Span<std::byte> contents = static_cast<Allocation&>(memory).contents();
   if (offset > contents.size() || out.size() > contents.size() - offset) {
     return absl::OutOfRangeError(absl::StrCat("reading [", offset, ", +", out.size(),
@@ -144,8 +144,8 @@ absl::Status HostMemory::Read(DeviceAllocation& memory, uint64_t offset,
 }
 
 DeviceUsage HostMemory::Usage() const {
-  MutexLock lock(books_->mutex);
-  DeviceUsage usage = books_->usage;
+  MutexLock lock(state_->mutex);
+  DeviceUsage usage = state_->usage;
   usage.asked_bytes = usage.live_bytes;  // this driver counts pages
   return usage;
 }
@@ -153,8 +153,8 @@ DeviceUsage HostMemory::Usage() const {
 absl::StatusOr<uint64_t> HostMemory::DriverBytes() const { return Usage().live_bytes; }
 
 void HostMemory::InjectFault(Fault fault) {
-  MutexLock lock(books_->mutex);
-  books_->faults[static_cast<int>(fault.call)] = fault;
+  MutexLock lock(state_->mutex);
+  state_->faults[static_cast<int>(fault.call)] = fault;
 }
 
 }  // namespace npubank

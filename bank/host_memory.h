@@ -28,7 +28,7 @@ class HostMemory : public DeviceMemory {
     enum class Call { kAllocate, kWrite, kRead };
     Call call = Call::kAllocate;
     uint64_t nth = 0;  // 1 is the next call; 0 is no fault
-    bool for_ever = false;
+    bool forever = false;
   };
 
   HostMemory();
@@ -46,9 +46,9 @@ class HostMemory : public DeviceMemory {
   void InjectFault(Fault fault);
 
  private:
-  struct Books;
+  struct State;
   class Allocation;
-  std::shared_ptr<Books> books_;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace npubank

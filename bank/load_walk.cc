@@ -8,8 +8,9 @@
 
 namespace npubank {
 
-LoadWalk::LoadWalk(Registry& registry, const Loader& loader, absl::Span<const Owner* const> owners)
-    : registry_(registry), loader_(loader) {
+LoadWalk::LoadWalk(const Registry& registry, const Sleepers& sleepers, const Loader& loader,
+                   absl::Span<const Owner* const> owners)
+    : registry_(registry), sleepers_(sleepers), loader_(loader) {
   for (const Owner* owner : owners) owners_.push_back(owner->id());
   what_ = absl::StrCat("loading ", absl::StrJoin(owners, ", ", [](std::string* out, auto* owner) {
                          absl::StrAppend(out, "'", owner->name(), "'");
@@ -17,13 +18,12 @@ LoadWalk::LoadWalk(Registry& registry, const Loader& loader, absl::Span<const Ow
 }
 
 absl::Status LoadWalk::Run(const LoadOptions& options) {
-  NPUBANK_RETURN_IF_ERROR(registry_.BeginLoad(owners_));
+  NPUBANK_RETURN_IF_ERROR(sleepers_.BeginLoad(owners_));
   absl::Status status = FindTensors();
   if (status.ok()) status = Admit(options);
   if (status.ok()) status = Walk(options);
   if (!status.ok()) load_.leases.clear();
-  registry_.EndLoad(owners_,
-                    status.ok());  // what sleepers brought back before a failure goes again
+  sleepers_.EndLoad(owners_, status.ok());  // what sleepers brought back before a failure goes again
   return status;
 }
 

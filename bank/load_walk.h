@@ -1,7 +1,7 @@
 // LoadWalk: one load of one or several owners: they wake, what it needs is planned, it is admitted as
 // a whole, and then each tensor is made resident and leased.
 //
-//   LoadWalk walk(registry, loader, owners);
+//   LoadWalk walk(registry, sleepers, loader, owners);
 //   NPUBANK_RETURN_IF_ERROR(walk.Run(options));
 //   return walk.TakeLeases();
 //
@@ -21,6 +21,7 @@
 #include "absl/types/span.h"
 #include "npubank/bank/bank_options.h"
 #include "npubank/bank/books/registry.h"
+#include "npubank/bank/books/sleepers.h"
 #include "npubank/bank/lease.h"
 #include "npubank/bank/loader.h"
 #include "npubank/bank/owner.h"
@@ -29,7 +30,8 @@ namespace npubank {
 
 class LoadWalk {
  public:
-  LoadWalk(Registry& registry, const Loader& loader, absl::Span<const Owner* const> owners);
+  LoadWalk(const Registry& registry, const Sleepers& sleepers, const Loader& loader,
+           absl::Span<const Owner* const> owners);
 
   absl::Status Run(const LoadOptions& options);
   std::vector<Lease> TakeLeases() { return std::move(load_.leases); }
@@ -42,7 +44,8 @@ class LoadWalk {
   // `status`, unless it came about because an owner was released.
   absl::Status UnlessReleased(const absl::Status& status, absl::string_view when) const;
 
-  Registry& registry_;
+  const Registry& registry_;
+  const Sleepers& sleepers_;
   const Loader& loader_;
   std::vector<uint64_t> owners_;
   std::string what_;  // the load, in words

@@ -43,10 +43,12 @@ struct Loader::Loaded {
   bool cacheable = false;
 };
 
-Loader::Loader(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Registry> registry,
+Loader::Loader(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Books> books,
                const BankOptions& options)
     : device_(device),
-      registry_(std::move(registry)),
+      books_(std::move(books)),
+      flights_(books_),
+      departures_(books_),
       admission_(std::make_shared<Admission>(options.budget_bytes)),
       evaluator_(std::move(device), options.workers),
       cache_(options.cache),
@@ -58,8 +60,8 @@ Loader::Loader(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Registry> r
 absl::StatusOr<AdmittedLoad> Loader::Admit(absl::Span<const Uid> uids, absl::string_view what,
                                            const Cancelled& cancelled) const {
   for (;;) {
-    const uint64_t departures = registry_->departures();
-    NPUBANK_ASSIGN_OR_RETURN(FoundTensors found, registry_->Find(uids));
+    const uint64_t departures = departures_.count();
+    NPUBANK_ASSIGN_OR_RETURN(FoundTensors found, flights_.Find(uids));
     Needs needs;
     for (const MissingTensor& tensor : found.missing) Plan(tensor, needs);
     Admission::Answer answer = admission_->Ask(needs.room);
@@ -77,10 +79,10 @@ absl::StatusOr<AdmittedLoad> Loader::Admit(absl::Span<const Uid> uids, absl::str
 
 absl::Status Loader::AwaitRoom(uint64_t bytes, const Admission::Answer& answer, uint64_t departures,
                                FoundTensors& found, const Cancelled& cancelled) const {
-  if (registry_->EvictFor(answer.missing)) return absl::OkStatus();
-  const uint64_t evictable = registry_->EvictableBytes();
+  if (departures_.EvictFor(answer.missing)) return absl::OkStatus();
+  const uint64_t evictable = departures_.EvictableBytes();
   found = FoundTensors();
-  if (registry_->AwaitDeparture(departures)) return absl::OkStatus();
+  if (departures_.Await(departures)) return absl::OkStatus();
   if (answer.may_come > 0 && answer.missing <= evictable + answer.may_come) {
     if (admission_->AwaitChange(answer.seen, cancelled)) return absl::OkStatus();
     return absl::CancelledError("cancelled while it waited for room");
@@ -88,7 +90,7 @@ absl::Status Loader::AwaitRoom(uint64_t bytes, const Admission::Answer& answer, 
   return absl::ResourceExhaustedError(absl::StrCat(
       "it needs ", bytes, " bytes on the device, ", answer.missing,
       " more than are free of the budget of ", admission_->usage().limit, "; ",
-      registry_->LargestHolders(), ": drop an owner, put one to sleep, or raise the budget"));
+      departures_.LargestHolders(), ": drop an owner, put one to sleep, or raise the budget"));
 }
 
 // In the order in which Load tries.
@@ -119,7 +121,7 @@ std::optional<CachedBytes> Loader::FindInCache(const Digest& cache_key, uint64_t
 absl::Status Loader::MakeResident(Uid uid, Lease& lease, Admission::Pass& pass,
                                   const Cancelled& cancelled) const {
   if (lease) return absl::OkStatus();
-  NPUBANK_ASSIGN_OR_RETURN(Acquired acquired, registry_->Acquire(uid, cancelled));
+  NPUBANK_ASSIGN_OR_RETURN(Acquired acquired, flights_.Acquire(uid, cancelled));
   if (auto* resident = std::get_if<Lease>(&acquired)) {
     lease = std::move(*resident);
     return absl::OkStatus();
@@ -147,7 +149,7 @@ absl::StatusOr<Lease> Loader::Run(Evaluation& evaluation, Admission::Pass& pass,
                                      .content = {},
                                      .others = {},
                                      .origin = loaded->origin});
-  if (loaded->cacheable) AddToCache(cache_key, *registry_->MemoryOf(lease));  // nobody waits for it
+  if (loaded->cacheable) AddToCache(cache_key, *books_->MemoryOf(lease));  // nobody waits for it
   return lease;
 }
 
@@ -227,17 +229,17 @@ Loader::MemoryOr Loader::Place(uint64_t bytes, Admission::Pass& pass,
   NPUBANK_RETURN_IF_ERROR(MakeRoom([&] { return pass.Take(bytes, room); }));
   uint64_t seen = 0;
   const auto attempt = [&] {
-    seen = registry_->departures();
+    seen = departures_.count();
     return produce();
   };
   MemoryOr memory = attempt();
-  if (absl::IsResourceExhausted(memory.status()) && registry_->EvictFor(bytes)) memory = attempt();
-  while (absl::IsResourceExhausted(memory.status()) && registry_->AwaitDeparture(seen)) {
+  if (absl::IsResourceExhausted(memory.status()) && departures_.EvictFor(bytes)) memory = attempt();
+  while (absl::IsResourceExhausted(memory.status()) && departures_.Await(seen)) {
     memory = attempt();
   }
   if (absl::IsResourceExhausted(memory.status())) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(memory.status().message(), "; ", registry_->LargestHolders()));
+        absl::StrCat(memory.status().message(), "; ", departures_.LargestHolders()));
   }
   NPUBANK_RETURN_IF_ERROR(memory.status());
   const uint64_t reserved = (*memory)->reserved_bytes();
@@ -249,14 +251,14 @@ Loader::MemoryOr Loader::Place(uint64_t bytes, Admission::Pass& pass,
 
 absl::Status Loader::MakeRoom(absl::FunctionRef<uint64_t()> missing_bytes) const {
   for (;;) {
-    const uint64_t departures = registry_->departures();
+    const uint64_t departures = departures_.count();
     const uint64_t missing = missing_bytes();
     if (missing == 0) return absl::OkStatus();
-    if (registry_->EvictFor(missing) || registry_->AwaitDeparture(departures)) continue;
+    if (departures_.EvictFor(missing) || departures_.Await(departures)) continue;
     const Admission::Usage usage = admission_->usage();
     return absl::ResourceExhaustedError(
         absl::StrCat(missing, " bytes are missing: of the budget of ", usage.limit, ", ",
-                     usage.used, " are in use; ", registry_->LargestHolders(),
+                     usage.used, " are in use; ", departures_.LargestHolders(),
                      ": drop an owner, put one to sleep, or raise the budget"));
   }
 }

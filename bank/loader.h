@@ -25,7 +25,9 @@
 #include "absl/types/span.h"
 #include "npubank/bank/bank_options.h"
 #include "npubank/bank/books/admission.h"
-#include "npubank/bank/books/registry.h"
+#include "npubank/bank/books/books.h"
+#include "npubank/bank/books/departures.h"
+#include "npubank/bank/books/flights.h"
 #include "npubank/bank/device_memory.h"
 #include "npubank/bank/evaluator.h"
 #include "npubank/bank/files/cache_file.h"
@@ -42,7 +44,7 @@ struct AdmittedLoad {
 
 class Loader {
  public:
-  Loader(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Registry> registry,
+  Loader(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Books> books,
          const BankOptions& options);
 
   using Cancelled = std::function<bool()>;
@@ -90,7 +92,9 @@ class Loader {
   std::optional<Digest> ContentOf(DeviceAllocation* memory) const;
 
   std::shared_ptr<DeviceMemory> device_;
-  std::shared_ptr<Registry> registry_;
+  std::shared_ptr<Books> books_;
+  Flights flights_;
+  Departures departures_;
   std::shared_ptr<Admission> admission_;
   Evaluator evaluator_;
   std::shared_ptr<CacheFile> cache_;  // or null

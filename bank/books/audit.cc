@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "npubank/bank/books/registry.h"
+#include "npubank/bank/books/books.h"
 #include "npubank/bank/device_memory.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 
@@ -66,10 +66,10 @@ struct DeviceBytes {
 };
 
 // What tensors have on the device, each allocation once.
-DeviceBytes Booked(const Registry::Books& books) {
+DeviceBytes Booked(const Books::View& view) {
   DeviceBytes bytes;
   std::unordered_set<const DeviceAllocation*> counted;
-  for (const Entry* entry : books.entries) {
+  for (const Entry* entry : view.entries) {
     const DeviceAllocation* memory = entry->memory.get();
     if (memory == nullptr || !counted.insert(memory).second) continue;
     bytes.reserved += memory->reserved_bytes();
@@ -79,12 +79,12 @@ DeviceBytes Booked(const Registry::Books& books) {
 }
 
 void AuditTensors(const AuditedBank& bank, AuditReport& report) {
-  bank.registry->Look([&](const Registry::Books& books) {
-    const DeviceBytes booked = Booked(books);
+  bank.books->Look([&](const Books::View& view) {
+    const DeviceBytes booked = Booked(view);
     report.device_bytes_booked = booked.reserved;
     report.imported_bytes_booked = booked.imported;
-    for (const Entry* entry : books.entries) {
-      const std::string fault = EntryFault(*entry, bank.registry->keeps_unowned());
+    for (const Entry* entry : view.entries) {
+      const std::string fault = EntryFault(*entry, bank.books->keep_unowned);
       if (fault.empty()) continue;
       report.discrepancies.push_back(
           absl::StrCat("tensor '", entry->name, "' (uid ", entry->uid.ToHex(), ") ", fault));
@@ -96,8 +96,8 @@ void AuditDevice(const AuditedBank& bank, absl::Span<const AuditedBank> neighbou
                  AuditReport& report) {
   for (const AuditedBank& neighbour : neighbours) {
     if (neighbour.device != bank.device) continue;
-    neighbour.registry->Look([&](const Registry::Books& books) {
-      const DeviceBytes booked = Booked(books);
+    neighbour.books->Look([&](const Books::View& view) {
+      const DeviceBytes booked = Booked(view);
       report.device_bytes_other += booked.reserved;
       report.imported_bytes_other += booked.imported;
     });
@@ -140,13 +140,13 @@ void AuditDriver(const AuditedBank& bank, AuditReport& report) {
 void AuditSources(const AuditedBank& bank, absl::Span<const AuditedBank> neighbours,
                   AuditReport& report) {
   std::vector<RecipePtr> recipes;  // walked after the lock
-  const auto add = [&](const Registry::Books& books) {
-    for (const Entry* entry : books.entries) {
+  const auto add = [&](const Books::View& view) {
+    for (const Entry* entry : view.entries) {
       if (entry->recipe != nullptr) recipes.push_back(entry->recipe);
     }
   };
-  bank.registry->Look(add);
-  for (const AuditedBank& neighbour : neighbours) neighbour.registry->Look(add);
+  bank.books->Look(add);
+  for (const AuditedBank& neighbour : neighbours) neighbour.books->Look(add);
   SourceBooks sources;
   for (const RecipePtr& recipe : recipes) sources.Add(*recipe);
   report.source_bytes_booked = sources.total();

@@ -17,7 +17,7 @@
 namespace npubank {
 
 class DeviceMemory;
-class Registry;
+struct Books;
 
 struct AuditReport {
   // Of tensors: what resident ones cost, rounded as the strategy says. Of others: neighbours on the
@@ -50,7 +50,7 @@ struct AuditReport {
 };
 
 struct AuditedBank {
-  const Registry* registry;
+  const Books* books;
   const DeviceMemory* device;
   uint64_t driver_bytes_before = 0;  // see UnaskedDriverBytes
 };

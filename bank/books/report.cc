@@ -33,7 +33,7 @@ TensorSnapshot Describe(const Entry& entry) {
   tensor.name = entry.name;
   tensor.type = entry.type.ToString();
   tensor.state = std::string(ResidencyName(entry.state));
-  tensor.recipe = entry.words;
+  tensor.recipe = entry.description;
   tensor.bytes = entry.type.bytes();
   if (entry.memory != nullptr) {
     tensor.strategy = std::string(entry.memory->strategy());
@@ -48,10 +48,10 @@ TensorSnapshot Describe(const Entry& entry) {
   return tensor;
 }
 
-BankTotals TotalsOf(const Registry::Books& books) {
+BankTotals TotalsOf(const Books::View& view) {
   BankTotals totals;
   std::unordered_set<const DeviceAllocation*> counted;
-  for (const Entry* entry : books.entries) {
+  for (const Entry* entry : view.entries) {
     const uint64_t bytes = entry->type.bytes();
     ++totals.unique_tensors;
     totals.unique_bytes += bytes;
@@ -61,7 +61,7 @@ BankTotals TotalsOf(const Registry::Books& books) {
     const bool first = counted.insert(entry->memory.get()).second;
     (first ? totals.device_bytes : totals.content_bytes_saved) += entry->memory->reserved_bytes();
   }
-  const Registry::Counters& counters = books.counters;
+  const Books::Counters& counters = view.counters;
   totals.registrations = counters.registrations;
   totals.hits = counters.hits;
   totals.evaluations = counters.evaluations;
@@ -74,20 +74,20 @@ BankTotals TotalsOf(const Registry::Books& books) {
 
 }  // namespace
 
-BankTotals TotalsOf(const Registry& registry) {
+BankTotals TotalsOf(const Books& books) {
   BankTotals totals;
-  registry.Look([&](const Registry::Books& books) { totals = TotalsOf(books); });
+  books.Look([&](const Books::View& view) { totals = TotalsOf(view); });
   return totals;
 }
 
-BankSnapshot SnapshotOf(const Registry& registry, const DeviceMemory& device) {
+BankSnapshot SnapshotOf(const Books& books, const DeviceMemory& device) {
   BankSnapshot snapshot;
   BankTotals totals;
   std::vector<RecipePtr> recipes;  // of the tensors, walked after the lock
-  registry.Look([&](const Registry::Books& books) {
-    totals = TotalsOf(books);
-    for (const OwnerRecord* owner : books.owners) snapshot.owners.push_back(owner->name);
-    for (const Entry* entry : books.entries) {
+  books.Look([&](const Books::View& view) {
+    totals = TotalsOf(view);
+    for (const OwnerRecord* owner : view.owners) snapshot.owners.push_back(owner->name);
+    for (const Entry* entry : view.entries) {
       snapshot.tensors.push_back(Describe(*entry));
       recipes.push_back(entry->recipe);
     }
@@ -95,7 +95,7 @@ BankSnapshot SnapshotOf(const Registry& registry, const DeviceMemory& device) {
   for (size_t i = 0; i < recipes.size(); ++i) {
     if (recipes[i] != nullptr) snapshot.tensors[i].source_bytes = recipes[i]->SourceBytes();
   }
-  snapshot.keeps_unowned = registry.keeps_unowned();
+  snapshot.keeps_unowned = books.keep_unowned;
   snapshot.unique_bytes = totals.unique_bytes;
   snapshot.device_bytes = totals.device_bytes;
   snapshot.device_peak_bytes = device.Usage().peak_bytes;

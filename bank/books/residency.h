@@ -17,7 +17,7 @@
 //   failed     | evaluating  -          -          -         failed
 //              |  evaluate                                    forget
 //
-// "-" cannot happen, because the registry raises no such event: the table says kImpossible there
+// "-" cannot happen, because nobody raises such an event: the table says kImpossible there
 // and lets the state stay. A cancelled evaluation is a failed one whose Status is Cancelled.
 #ifndef NPUBANK_BANK_BOOKS_RESIDENCY_H_
 #define NPUBANK_BANK_BOOKS_RESIDENCY_H_

@@ -1,5 +1,4 @@
-// BankSnapshot: everything the bank knows at one moment, as a value and as a file. The device's
-// peak and the process's live source bytes are not the bank's: they are read right after it.
+// A BankSnapshot as a file.
 //
 //   NPUBANK_RETURN_IF_ERROR(WriteSnapshot(bank->Snapshot(), "run.bank"));
 //   NPUBANK_ASSIGN_OR_RETURN(BankSnapshot snapshot, ReadSnapshot("run.bank"));
@@ -14,49 +13,17 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "npubank/bank/bank_snapshot.h"
 #include "npubank/lazy_tensor/base/file_seal.h"
-#include "npubank/lazy_tensor/digest.h"
 
 namespace npubank {
 
 inline constexpr FileKind kSnapshotFile{
     .magic = "NPUBSNAP", .version = 2, .words = "bank snapshot"};
-
-struct TensorSnapshot {
-  Uid uid;
-  Digest digest;
-  std::string name;      // the first it was registered under
-  std::string type;      // "F16[768,768]"
-  std::string state;     // residency, in words: "resident"
-  std::string recipe;    // in words; kept after detaching
-  std::string strategy;  // of its device memory; empty when not resident
-  uint64_t bytes = 0;
-  uint64_t device_bytes = 0;
-  uint64_t device_address = 0;
-  uint64_t source_bytes = 0;  // that its recipe still holds
-  uint64_t leases = 0;
-  uint64_t hits = 0;
-  double evaluation_seconds = 0;
-  std::vector<std::string> owners;
-  std::string why_held;  // why source bytes are still held; empty when none are
-};
-
-struct BankSnapshot {
-  std::vector<TensorSnapshot> tensors;  // in registration order
-  std::vector<std::string> owners;
-  bool keeps_unowned = false;  // tensors that nobody owns stay on the device
-  uint64_t unique_bytes = 0;
-  uint64_t device_bytes = 0;
-  uint64_t device_peak_bytes = 0;
-  uint64_t live_source_bytes = 0;  // of the process
-  uint64_t shared_bytes_saved = 0;
-  uint64_t registrations = 0;
-  uint64_t hits = 0;
-};
 
 std::string EncodeSnapshot(const BankSnapshot& snapshot);
 // Its parts take at most `most_bytes` of memory, and at most 64 times what the file does.

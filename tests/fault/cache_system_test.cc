@@ -130,18 +130,18 @@ class CacheSystemTest : public ::testing::Test {
 TEST_F(CacheSystemTest, WhateverCallFailsTheLoadDoesNotAndTheOldFileIsThere) {
   for (const SystemCall call : {SystemCall::kOpen, SystemCall::kOpenUnnamed, SystemCall::kSync,
                                 SystemCall::kLink, SystemCall::kRename, SystemCall::kLock}) {
-    for (const bool for_ever : {false, true}) {
+    for (const bool forever : {false, true}) {
       uint64_t nth = 1;
       for (;; ++nth) {
         SCOPED_TRACE(absl::StrCat("call ", static_cast<int>(call), ", number ", nth,
-                                  for_ever ? " and all after it" : ""));
+                                  forever ? " and all after it" : ""));
         const bool happened = LoadsWhatever([&](bool& failed) {
           return std::make_unique<SystemCalls>(
               [&, seen = uint64_t{0}](SystemCall made, const char* path) mutable {
                 const bool ours = path == nullptr || absl::StartsWith(path, folder_.path());
                 if (made != call || !ours) return 0;
                 ++seen;
-                const bool fails = for_ever ? seen >= nth : seen == nth;
+                const bool fails = forever ? seen >= nth : seen == nth;
                 failed |= fails;
                 return fails ? EIO : 0;
               });

@@ -165,7 +165,7 @@ class NpuFaultTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, 
   }
 
   template <class Attempt>
-  void FailEveryCall(Attempt attempt, bool for_ever) {
+  void FailEveryCall(Attempt attempt, bool forever) {
     const auto healthy = attempt();
     ASSERT_TRUE(healthy.ok()) << healthy.status();
     uint64_t noticed = 0;
@@ -174,7 +174,7 @@ class NpuFaultTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, 
       ASSERT_LT(n, kMostCalls);
       failures_ = 0;
       calls_ = n + 1;  // unless it succeeds, and is counted
-      software_->pfnFailCall("", n, for_ever, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+      software_->pfnFailCall("", n, forever, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
       const auto result = attempt();
       software_->pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
       const std::string when = absl::StrCat("after failing call ", n);

@@ -113,7 +113,7 @@ TEST_P(SubmodelsLeakTest, AFailedLoadThatIsGivenUpLeavesNothing) {
   prefill.owner = bank_->AddOwner("prefill");
   prefill.tensors = VectorsOver(source, 16);
   RegisterAll(prefill);
-  source->FailRead(2, /*for_ever=*/true);
+  source->FailRead(2, /*forever=*/true);
   EXPECT_FALSE(Evaluate(prefill).ok());
   prefill = TestSubmodel();
   ExpectNothingOnTheDevice();

@@ -37,8 +37,8 @@ absl::StatusOr<absl::Span<const std::byte>> ScriptedSource::View(uint64_t, uint6
   return absl::FailedPreconditionError("a scripted source is read, not viewed");
 }
 
-void ScriptedSource::FailRead(int64_t nth, bool for_ever) {
-  for_ever_ = for_ever;
+void ScriptedSource::FailRead(int64_t nth, bool forever) {
+  for_ever_ = forever;
   until_failure_ = nth;
 }
 

@@ -30,7 +30,7 @@ class ScriptedSource final : public Source {
   void Release(uint64_t, uint64_t) const override {}
 
   // The nth read from now fails (1 is the next), once or forever; 0: none does.
-  void FailRead(int64_t nth, bool for_ever = false);
+  void FailRead(int64_t nth, bool forever = false);
   uint64_t reads() const { return reads_; }
 
   std::function<void()> on_read;  // before each read, on the reading thread

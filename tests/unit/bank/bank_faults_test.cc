@@ -30,7 +30,7 @@ enum class Step { kAllocate, kWrite, kSourceRead };
 
 struct FaultCase {
   Step step;
-  bool for_ever;
+  bool forever;
   bool host_writable;
 };
 
@@ -68,12 +68,12 @@ class BankFaultsTest : public ::testing::TestWithParam<FaultCase> {
   void Inject(uint64_t nth) {
     const FaultCase& fault = GetParam();
     if (fault.step == Step::kSourceRead) {
-      source_->FailRead(nth, fault.for_ever);
+      source_->FailRead(nth, fault.forever);
       return;
     }
     const auto call = fault.step == Step::kAllocate ? HostMemory::Fault::Call::kAllocate
                                                     : HostMemory::Fault::Call::kWrite;
-    memory_->InjectFault({.call = call, .nth = nth, .for_ever = fault.for_ever});
+    memory_->InjectFault({.call = call, .nth = nth, .forever = fault.forever});
   }
 
   void ExpectContents(Uid uid, float first) {
@@ -125,15 +125,15 @@ TEST_P(BankFaultsTest, AFailedEvaluationLeavesNothingAndCanBeRetried) {
 std::string CaseName(const ::testing::TestParamInfo<FaultCase>& info) {
   const char* steps[] = {"Allocate", "Write", "SourceRead"};
   return absl::StrCat(steps[static_cast<int>(info.param.step)],
-                      info.param.for_ever ? "Forever" : "Once",
+                      info.param.forever ? "Forever" : "Once",
                       info.param.host_writable ? "InPlace" : "Staged");
 }
 
 std::vector<FaultCase> AllCases() {
   std::vector<FaultCase> cases;
   for (Step step : {Step::kAllocate, Step::kWrite, Step::kSourceRead}) {
-    for (bool for_ever : {false, true}) {
-      for (bool host_writable : {true, false}) cases.push_back({step, for_ever, host_writable});
+    for (bool forever : {false, true}) {
+      for (bool host_writable : {true, false}) cases.push_back({step, forever, host_writable});
     }
   }
   return cases;

@@ -45,7 +45,7 @@ TEST_F(BankSharingTest, EqualHashesOfDifferentBytesAreNotShared) {
 
 TEST_F(BankSharingTest, WhatCannotBeReadBackIsNotSharedAndNoError) {
   Make({}, {.host_writable = false, .staging_bytes = 256});
-  memory_->InjectFault({.call = HostMemory::Fault::Call::kRead, .nth = 1, .for_ever = true});
+  memory_->InjectFault({.call = HostMemory::Fault::Call::kRead, .nth = 1, .forever = true});
   const TestWeights original(1), copy(1);
   const Model first = Load("original", original);
   const Model second = Load("copy", copy);

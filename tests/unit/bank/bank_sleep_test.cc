@@ -255,7 +255,7 @@ TEST_F(BankSleepTest, OnlyWhatLeavesIsCopied) {
   const TestWeights weights(2);
   const Model prefill = Load("prefill", weights, /*can_return=*/false);
   const Model kvcache = Load("kvcache", weights, /*can_return=*/false);
-  memory_->InjectFault({.call = HostMemory::Fault::Call::kRead, .nth = 1, .for_ever = true});
+  memory_->InjectFault({.call = HostMemory::Fault::Call::kRead, .nth = 1, .forever = true});
   const auto shared = bank_->Sleep(prefill.owner, {.keep_host_copy = true});
   ASSERT_TRUE(shared.ok()) << shared.status();
   EXPECT_EQ(shared->bytes_of_others_awake, 4 * kPage);

@@ -94,7 +94,7 @@ TEST(HostMemory, AFaultStrikesTheNthCallOnceOrForEver) {
   EXPECT_TRUE(memory.Allocate(1, "first").ok());
   EXPECT_TRUE(absl::IsResourceExhausted(memory.Allocate(1, "second").status()));
   EXPECT_TRUE(memory.Allocate(1, "third").ok());
-  memory.InjectFault({.call = Fault::Call::kAllocate, .nth = 1, .for_ever = true});
+  memory.InjectFault({.call = Fault::Call::kAllocate, .nth = 1, .forever = true});
   EXPECT_FALSE(memory.Allocate(1, "fourth").ok());
   EXPECT_FALSE(memory.Allocate(1, "fifth").ok());
   memory.InjectFault({.call = Fault::Call::kAllocate});

@@ -1,0 +1,53 @@
+// BankSnapshot: everything the bank knows at one moment, as a value. The device's peak and the
+// process's live source bytes are not the bank's: they are read right after it.
+//
+//   BankSnapshot snapshot = bank->Snapshot();
+//   for (const TensorSnapshot& tensor : snapshot.tensors) ... tensor.name, tensor.state ...
+//
+// files/snapshot.h writes and reads it.
+#ifndef NPUBANK_BANK_BANK_SNAPSHOT_H_
+#define NPUBANK_BANK_BANK_SNAPSHOT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "npubank/lazy_tensor/digest.h"
+
+namespace npubank {
+
+struct TensorSnapshot {
+  Uid uid;
+  Digest digest;
+  std::string name;      // the first it was registered under
+  std::string type;      // "F16[768,768]"
+  std::string state;     // residency, in words: "resident"
+  std::string recipe;    // in words; kept after detaching
+  std::string strategy;  // of its device memory; empty when not resident
+  uint64_t bytes = 0;
+  uint64_t device_bytes = 0;
+  uint64_t device_address = 0;
+  uint64_t source_bytes = 0;  // that its recipe still holds
+  uint64_t leases = 0;
+  uint64_t hits = 0;
+  double evaluation_seconds = 0;
+  std::vector<std::string> owners;
+  std::string why_held;  // why source bytes are still held; empty when none are
+};
+
+struct BankSnapshot {
+  std::vector<TensorSnapshot> tensors;  // in registration order
+  std::vector<std::string> owners;
+  bool keeps_unowned = false;  // tensors that nobody owns stay on the device
+  uint64_t unique_bytes = 0;
+  uint64_t device_bytes = 0;
+  uint64_t device_peak_bytes = 0;
+  uint64_t live_source_bytes = 0;  // of the process
+  uint64_t shared_bytes_saved = 0;
+  uint64_t registrations = 0;
+  uint64_t hits = 0;
+};
+
+}  // namespace npubank
+
+#endif  // NPUBANK_BANK_BANK_SNAPSHOT_H_
