@@ -169,8 +169,8 @@ absl::Status ModelRun::Generate(const std::vector<int32_t>& prompt, int64_t toke
     speech_.ids.push_back(token);
     if (tokenizer_) emit(tokenizer_->DecodeOne(previous, token));
   };
-  for (size_t i = 1; tokenizer_ && i < prompt.size(); ++i)
-    emit(tokenizer_->DecodeOne(prompt[i - 1], prompt[i]));
+  for (size_t i = 0; tokenizer_ && i < prompt.size(); ++i)
+    emit(tokenizer_->DecodeOne(i == 0 ? Tokenizer::kNone : prompt[i - 1], prompt[i]));
   Stopwatch watch;
   int64_t made = 0;
   while (made < tokens) {

@@ -139,12 +139,16 @@ void Tokenizer::Merge(absl::string_view text, std::vector<Symbol>& symbols) cons
 }
 
 std::vector<int64_t> Tokenizer::Encode(absl::string_view text) const {
-  std::vector<int64_t> ids = {bos_token_};
-  if (text.empty()) return ids;
-  const std::string prefixed = absl::StrCat(" ", text);
-  std::vector<Symbol> symbols = SplitCharacters(prefixed);
-  Merge(prefixed, symbols);
-  for (ptrdiff_t i = 0; i >= 0; i = symbols[i].next) ids.push_back(symbols[i].id);
+  std::vector<int64_t> ids;
+  if (vocabulary_.add_bos) ids.push_back(bos_token_);
+  if (!text.empty()) {
+    const std::string prefixed = absl::StrCat(vocabulary_.add_space_prefix ? " " : "", text);
+    std::vector<Symbol> symbols = SplitCharacters(prefixed);
+    Merge(prefixed, symbols);
+    for (ptrdiff_t i = 0; i >= 0; i = symbols[i].next) ids.push_back(symbols[i].id);
+  }
+  if (vocabulary_.eos) ids.push_back(*vocabulary_.eos);
+  if (ids.empty()) ids.push_back(bos_token_);  // a model has to begin with something
   return ids;
 }
 
@@ -153,7 +157,8 @@ std::string Tokenizer::DecodeOne(int64_t previous, int64_t token) const {
   const Vocabulary::Piece& piece = vocabulary_.pieces[token];
   if (token == bos_token_ || piece.control) return "";
   if (byte_of_[token] != kNone) return std::string(1, static_cast<char>(byte_of_[token]));
-  const bool strip = previous == bos_token_ && absl::StartsWith(piece.text, " ");
+  const bool first = previous == (vocabulary_.add_bos ? bos_token_ : kNone);
+  const bool strip = vocabulary_.add_space_prefix && first && absl::StartsWith(piece.text, " ");
   return piece.text.substr(strip ? 1 : 0);
 }
 

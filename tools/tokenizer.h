@@ -4,12 +4,13 @@
 //   std::vector<int64_t> ids = tokenizer.Encode("Once upon a time");   // BOS first
 //   std::string text = tokenizer.Decode(ids);                          // "Once upon a time"
 //
-// Encoding: BOS; then, for text that is not empty, a space in front of it; each UTF-8 character
+// Encoding: BOS; then, for text that is not empty, a space in front of it; what the vocabulary says of
+// these and of an EOS at the end is obeyed, but that text without any token is BOS. Each UTF-8 character
 // becomes the piece of that text, or, where there is none, the byte pieces "<0x00>".."<0xFF>" of
 // its bytes (for a missing byte piece, token 0). Then the adjacent pair whose joined text is the
 // piece of the highest score is merged, the leftmost of equals, until none is left. Invalid UTF-8
 // goes byte by byte. Decoding: the pieces' text; byte pieces as their byte; BOS and control pieces
-// as nothing; the piece after BOS without its leading space.
+// as nothing; the first piece of a text without the space that encoding put before it.
 //
 // Cost: Encode is O(n log n) in the text's length. Threads: immutable after Create.
 // Errors: InvalidArgument for a vocabulary without pieces or a BOS outside of it.
@@ -31,17 +32,17 @@ namespace npubank {
 
 class Tokenizer {
  public:
+  static constexpr int32_t kNone = -1;  // no token
+
   static absl::StatusOr<Tokenizer> Create(Vocabulary vocabulary, int64_t bos_token);
 
   std::vector<int64_t> Encode(absl::string_view text) const;
   std::string Decode(absl::Span<const int64_t> ids) const;
-  // One token's text, for printing as it is generated; `previous` is the token before it. May be
+  // One token's text, for printing as it is generated; `previous` is the token before it, or kNone. May be
   // part of a UTF-8 character. Empty for an id outside of the vocabulary.
   std::string DecodeOne(int64_t previous, int64_t token) const;
 
  private:
-  static constexpr int32_t kNone = -1;
-
   Tokenizer() = default;
   // The id of the piece with this text, or kNone.
   int32_t Find(const std::string& text) const;

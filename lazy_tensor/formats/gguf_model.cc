@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -77,16 +78,24 @@ constexpr ConfigKey kConfigKeys[] = {
     {"tokenizer.ggml.eos_token_id", "eos_token_id", false},
 };
 
+// The keys that begin with `prefix`.
+absl::Status CheckMetadata(const NameLists& lists, const Gguf& file, const std::string& prefix,
+                           const std::string& name, const std::string& what) {
+  Json metadata = Json::object();
+  for (auto at = file.metadata.lower_bound(prefix);
+       at != file.metadata.end() && absl::StartsWith(at->first, prefix); ++at) {
+    metadata[at->first] = JsonOf(at->second);
+  }
+  return CheckKeys(lists, metadata, absl::StrCat(name, ": metadata "), what);
+}
+
 absl::Status CheckArchitecture(const Gguf& file, const std::string& name) {
   const std::string architecture = TextOf(file.Find("general.architecture"));
   if (architecture != "llama") {
     return Invalid(name, "general.architecture",
                    absl::StrCat("is ", Quote(architecture), "; supported is 'llama'"));
   }
-  Json metadata = Json::object();
-  for (const auto& [key, value] : file.metadata) metadata[key] = JsonOf(value);
-  return CheckKeys(LlamaNames().metadata, metadata, absl::StrCat(name, ": metadata "),
-                   "a llama network");
+  return CheckMetadata(LlamaNames().metadata, file, "", name, "a llama network");
 }
 
 // rope_scaling as config.json has it; null when there is none.
@@ -158,6 +167,33 @@ absl::Status DivideFrequencies(const GgufTensor& factors, const Source& source,
   return absl::OkStatus();
 }
 
+absl::StatusOr<bool> BoolOf(const Gguf& file, const std::string& name, const char* key,
+                            bool absent) {
+  const GgufValue* value = file.Find(key);
+  if (value == nullptr) return absent;
+  if (const auto* truth = std::get_if<bool>(&value->value)) return *truth;
+  return Invalid(name, key, "must be true or false");
+}
+
+// What a text gets before and after it.
+absl::Status ReadAroundText(const Gguf& file, const std::string& name, size_t pieces,
+                            Vocabulary& vocabulary) {
+  NPUBANK_ASSIGN_OR_RETURN(vocabulary.add_bos,
+                           BoolOf(file, name, "tokenizer.ggml.add_bos_token", true));
+  NPUBANK_ASSIGN_OR_RETURN(vocabulary.add_space_prefix,
+                           BoolOf(file, name, "tokenizer.ggml.add_space_prefix", true));
+  NPUBANK_ASSIGN_OR_RETURN(const bool add_eos,
+                           BoolOf(file, name, "tokenizer.ggml.add_eos_token", false));
+  if (!add_eos) return absl::OkStatus();
+  const Json eos = NumberOf(file.Find("tokenizer.ggml.eos_token_id"));
+  if (!eos.is_number_unsigned() || eos.get<uint64_t>() >= pieces) {
+    return Invalid(name, "tokenizer.ggml.add_eos_token",
+                   "is true, but 'tokenizer.ggml.eos_token_id' is not the id of a piece");
+  }
+  vocabulary.eos = eos.get<int64_t>();
+  return absl::OkStatus();
+}
+
 const GgufValue::Array* ArrayOf(const Gguf& file, const char* key) {
   const GgufValue* value = file.Find(key);
   return value == nullptr ? nullptr : std::get_if<GgufValue::Array>(&value->value);
@@ -192,6 +228,8 @@ absl::StatusOr<Vocabulary> GgufVocabulary(const Gguf& file, const std::string& n
                                                  Quote(model),
                                                  "; supported is 'llama' (SentencePiece)"));
   }
+  NPUBANK_RETURN_IF_ERROR(
+      CheckMetadata(SentencePieceNames(), file, "tokenizer.", name, "a SentencePiece vocabulary"));
   const GgufValue::Array* tokens = ArrayOf(file, "tokenizer.ggml.tokens");
   const GgufValue::Array* scores = ArrayOf(file, "tokenizer.ggml.scores");
   const GgufValue::Array* types = ArrayOf(file, "tokenizer.ggml.token_type");
@@ -206,6 +244,7 @@ absl::StatusOr<Vocabulary> GgufVocabulary(const Gguf& file, const std::string& n
     return Invalid(name, "tokenizer.ggml.token_type", "must be an array as long as the tokens");
   }
   Vocabulary vocabulary;
+  NPUBANK_RETURN_IF_ERROR(ReadAroundText(file, name, tokens->size(), vocabulary));
   for (size_t i = 0; i < tokens->size(); ++i) {
     const auto* text = std::get_if<std::string>(&(*tokens)[i].value);
     const auto* score = std::get_if<double>(&(*scores)[i].value);

@@ -1,4 +1,4 @@
-// Vocabulary: the pieces that token ids stand for, with their merge scores.
+// Vocabulary: the pieces that token ids stand for, with their merge scores, and what a text gets around it.
 //
 //   NPUBANK_ASSIGN_OR_RETURN(Vocabulary vocabulary, ReadVocabulary("model/tokens.json"));
 //   vocabulary.pieces[403].text;   // " Once"
@@ -12,6 +12,8 @@
 #define NPUBANK_LAZY_TENSOR_FORMATS_VOCABULARY_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +30,10 @@ struct Vocabulary {
     float score = 0;       // of two merges the one with the higher score comes first
     bool control = false;  // never part of text, as GGUF marks <s> and its like
   };
-  std::vector<Piece> pieces;  // by token id
+  std::vector<Piece> pieces;     // by token id
+  bool add_bos = true;           // before a text
+  bool add_space_prefix = true;  // before a text that is not empty
+  std::optional<int64_t> eos;    // after a text, where it gets one
 };
 
 // `file` appears in messages only.

@@ -168,6 +168,49 @@ TEST(GgufModelTest, TheEmbeddedVocabularyHasSpacesAndMarksControlPieces) {
   EXPECT_EQ(vocabulary->pieces[3].score, -6.0f);
 }
 
+TEST(GgufModelTest, WhatATextGetsAroundItIsRead) {
+  const auto plain = VocabularyOf(WithVocabulary({"a", "b"}, {0, 0}, {}));
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_TRUE(plain->add_bos && plain->add_space_prefix && !plain->eos);
+  const auto other =
+      VocabularyOf(WithVocabulary({"a", "b"}, {0, 0}, {})
+                       .Raw("tokenizer.ggml.add_bos_token", kGgufBool, B::Little(0, 1))
+                       .Raw("tokenizer.ggml.add_space_prefix", kGgufBool, B::Little(0, 1))
+                       .Raw("tokenizer.ggml.add_eos_token", kGgufBool, B::Little(1, 1))
+                       .Number("tokenizer.ggml.eos_token_id", 1));
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_TRUE(!other->add_bos && !other->add_space_prefix && other->eos == 1);
+}
+
+TEST(GgufModelTest, SettingsOfAVocabularyAreObeyedOrRefusedByName) {
+  const GgufBuilder base = WithVocabulary({"a", "b"}, {0, 0}, {});
+  const auto with = [&](auto change) {
+    GgufBuilder builder = base;
+    change(builder);
+    return VocabularyOf(builder).status();
+  };
+  ExpectRefused(with([](B& b) { b.Number("tokenizer.ggml.add_bos_token", 1); }),
+                "'tokenizer.ggml.add_bos_token' must be true or false");
+  const auto add_eos = [](B& b) {
+    b.Raw("tokenizer.ggml.add_eos_token", kGgufBool, B::Little(1, 1));
+  };
+  ExpectRefused(with(add_eos), "add_eos_token");
+  ExpectRefused(with([&](B& b) { add_eos(b.Number("tokenizer.ggml.eos_token_id", 2)); }),
+                "eos_token_id");
+  ExpectRefused(with([](B& b) {
+                  b.Raw("tokenizer.ggml.remove_extra_whitespaces", kGgufBool, B::Little(1, 1));
+                }),
+                "remove_extra_whitespaces");
+  ExpectRefused(with([](B& b) { b.Text("tokenizer.ggml.precompiled_charsmap", "x"); }),
+                "'tokenizer.ggml.precompiled_charsmap' is not known");
+  EXPECT_EQ(
+      with([](B& b) {
+        b.Number("tokenizer.ggml.padding_token_id", 0).Text("tokenizer.chat_template", "{{}}");
+        b.Text("tokenizer.ggml.pre", "default").Number("tokenizer.ggml.eot_token_id", 1);
+      }),
+      absl::OkStatus());
+}
+
 TEST(GgufModelTest, BrokenVocabulariesAreRefused) {
   ExpectRefused(VocabularyOf(WithVocabulary({"a", "b"}, {0}, {})).status(), "scores");
   ExpectRefused(VocabularyOf(WithVocabulary({"a", "b"}, {0, 0}, {1})).status(), "token_type");

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -40,6 +41,36 @@ TEST(TokenizerTest, ASpaceComesFirst) {
   EXPECT_THAT(tokenizer.Encode("a"), ElementsAre(1, 259, 260));
   EXPECT_EQ(tokenizer.Decode({1, 259, 260}), "a");
   EXPECT_EQ(tokenizer.Decode({259, 260}), " a");
+}
+
+TEST(TokenizerTest, WhatTheVocabularySaysOfBosSpaceAndEosIsObeyed) {
+  const auto make = [](bool add_bos, bool add_space_prefix, std::optional<int64_t> eos) {
+    Vocabulary vocabulary = MakeVocabulary({" ", "a"});
+    vocabulary.add_bos = add_bos;
+    vocabulary.add_space_prefix = add_space_prefix;
+    vocabulary.eos = eos;
+    return *Tokenizer::Create(std::move(vocabulary), 1);
+  };
+  EXPECT_THAT(make(false, true, {}).Encode("a"), ElementsAre(259, 260));
+  EXPECT_THAT(make(true, false, {}).Encode("a"), ElementsAre(1, 260));
+  EXPECT_THAT(make(false, false, {}).Encode("a"), ElementsAre(260));
+  EXPECT_THAT(make(true, true, 2).Encode("a"), ElementsAre(1, 259, 260, 2));
+  EXPECT_THAT(make(true, true, 2).Encode(""), ElementsAre(1, 2));
+  EXPECT_THAT(make(false, false, {}).Encode(""), ElementsAre(1)) << "something to begin with";
+}
+
+TEST(TokenizerTest, ATextComesBackWithTheSpacesItHad) {
+  for (const bool add_bos : {true, false}) {
+    for (const bool add_space_prefix : {true, false}) {
+      Vocabulary vocabulary = MakeVocabulary({" ", "a", " a"});
+      vocabulary.add_bos = add_bos;
+      vocabulary.add_space_prefix = add_space_prefix;
+      const Tokenizer tokenizer = *Tokenizer::Create(std::move(vocabulary), 1);
+      for (const char* text : {"a", " a", "a a"}) {
+        EXPECT_EQ(tokenizer.Decode(tokenizer.Encode(text)), text) << add_bos << add_space_prefix;
+      }
+    }
+  }
 }
 
 TEST(TokenizerTest, TheBestScoreMergesFirst) {
