@@ -5,6 +5,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -281,12 +282,19 @@ TEST_F(ImportTest, AnImportNeverCopiesSharedPages) {
   std::memset(file.data(), 1, kBytes);
   uint8_t* const device = Device(kBytes);
   std::memset(device, 0, kBytes);
+  // What a checker of this process may add for every byte that is read.
+  uint64_t before = ProportionalBytes();
+  void* const again = mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, file.fd(), 0);
+  ASSERT_NE(again, MAP_FAILED);
+  std::memcpy(device, again, kBytes);
+  const uint64_t read = ProportionalBytes() - std::min(before, ProportionalBytes());
+  munmap(again, kBytes);
   for (const uint32_t flags : {0u, kReadOnly}) {
-    const uint64_t before = ProportionalBytes();
+    before = ProportionalBytes();
     void* out = nullptr;
     ASSERT_EQ(Import(file.data(), kBytes, flags, &out), ZE_RESULT_SUCCESS);
     ASSERT_EQ(Copy(device, out, kBytes), ZE_RESULT_SUCCESS);
-    EXPECT_LT(ProportionalBytes(), before + kBytes / 4);
+    EXPECT_LT(ProportionalBytes(), before + read + kBytes / 4);
     Free(out);
   }
   Free(device);
