@@ -1,6 +1,7 @@
 #include "npubank/compiler_stub/compile.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,11 +27,12 @@ absl::Status CheckOptions(const ModelConfig& config, const CompileOptions& optio
         "submodel '", options.name, "': context ", options.context, " is not between the chunk of ",
         options.chunk, " and the model's context length of ", config.context_length));
   }
-  if (options.device.argument_alignment > kScratchAlignment) {
+  const uint64_t alignment = options.device.argument_alignment;
+  if (!std::has_single_bit(alignment) || alignment > DeviceTraits::kMostArgumentAlignment) {
     return absl::InvalidArgumentError(
         absl::StrCat("submodel '", options.name, "': the device wants arguments at multiples of ",
-                     options.device.argument_alignment, "; places are planned at multiples of ",
-                     kScratchAlignment));
+                     alignment, ", not a power of two up to ",
+                     DeviceTraits::kMostArgumentAlignment));
   }
   return absl::OkStatus();
 }

@@ -129,6 +129,8 @@ class GraphCompiler {
 
   absl::Status PlanArena() {
     PlanGraph graph = CallGraph(blob_);
+    graph.alignment =
+        std::max(graph.alignment, static_cast<int64_t>(options_.device.argument_alignment));
     const int scratch =
         graph.AddValue(kScratchArgument, static_cast<int64_t>(blob_.scratch_bytes), false, true);
     LifetimeOptions lifetime_options;

@@ -32,8 +32,9 @@ struct DeviceTraits {
       {OpKind::kMatMul, {ElementType::kF32, ElementType::kF16, ElementType::kBF16}},
   };
 
-  // A power of two that every argument's address is a multiple of. Compile refuses a device that
-  // wants more than a plan's places have (kScratchAlignment, blob/function_check.h).
+  // A power of two that every argument's address is to be a multiple of: so are the places of the arena,
+  // at 64 bytes for less. Compile refuses more than kMostArgumentAlignment, a driver's page.
+  static constexpr uint64_t kMostArgumentAlignment = 4096;
   uint64_t argument_alignment = 64;
 
   // Pages of a file can be arguments where they are, so that a weight kept as it is stored costs no

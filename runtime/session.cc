@@ -10,7 +10,6 @@
 namespace npubank {
 namespace {
 
-constexpr uint64_t kStateAlignment = 64;
 constexpr uint64_t kMostCacheBytes = uint64_t{1} << 46;  // more than any device addresses
 
 uint64_t AlignUp(uint64_t bytes, uint64_t alignment) {
@@ -102,7 +101,7 @@ absl::Status Session::AddState(const SubmodelValue& value) {
       return absl::InvalidArgumentError(
           absl::StrCat("state ", value.name, " of ", bytes, " bytes makes the cache larger than ",
                        kMostCacheBytes, " bytes: the submodel's blob is damaged"));
-    cache_bytes_ += AlignUp(bytes, kStateAlignment);
+    cache_bytes_ += AlignUp(bytes, npu_->memory()->traits().argument_alignment);
   } else if (at->second.type != value.type) {
     return absl::InvalidArgumentError(absl::StrCat("state ", value.name, " is ",
                                                    value.type.ToString(), " in one submodel and ",

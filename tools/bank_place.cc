@@ -9,9 +9,8 @@
 namespace npubank {
 
 absl::StatusOr<BankPlace> BankPlace::Open(level_zero::DeviceChoice choice, int workers,
-                                          MemoryStrategy strategy, BankOptions options) {
-  NpuOptions npu_options = {.device = choice, .workers = workers};
-  npu_options.memory.strategy = strategy;
+                                          const NpuMemoryOptions& memory, BankOptions options) {
+  NpuOptions npu_options = {.device = choice, .memory = memory, .workers = workers};
   npu_options.memory.notice = [](absl::string_view) {};  // reports say it: memory->notices()
   NPUBANK_ASSIGN_OR_RETURN(const std::shared_ptr<Npu> npu, Npu::Open(std::move(npu_options)));
   BankPlace place = {.npu = npu, .device = npu->device(), .memory = npu->memory(), .bank = nullptr};

@@ -2,7 +2,8 @@
 //
 //   NPUBANK_ASSIGN_OR_RETURN(BankPlace place,
 //                            BankPlace::Open(level_zero::DeviceChoice::kAuto, /*workers=*/2,
-//                                            MemoryStrategy::kAuto, {.budget_bytes = 1 << 30}));
+//                                            {.strategy = MemoryStrategy::kTiled},
+//                                            {.budget_bytes = 1 << 30}));
 //
 // Copies share the same device and bank. Errors: those of Npu::Open.
 #ifndef NPUBANK_TOOLS_BANK_PLACE_H_
@@ -25,9 +26,10 @@ struct BankPlace {
   std::shared_ptr<NpuMemory> memory;
   std::shared_ptr<Bank> bank;
 
-  // `workers` threads evaluate: they become those of `options`.
+  // `workers` threads evaluate: they become those of `options`. What the driver lacks is said by
+  // reports, not by the memory's notice.
   static absl::StatusOr<BankPlace> Open(level_zero::DeviceChoice choice, int workers,
-                                        MemoryStrategy strategy, BankOptions options = {});
+                                        const NpuMemoryOptions& memory, BankOptions options = {});
 
   // The most the driver held, by its own count where it keeps one, else as the memory asked for it.
   uint64_t PeakBytes() const;

@@ -25,7 +25,7 @@ struct BankRunFlags {
   std::vector<int32_t> prompt_ids;      // in place of them, when there are any
   TurnsOptions turns;
   level_zero::DeviceChoice device = level_zero::DeviceChoice::kAuto;
-  MemoryStrategy memory = MemoryStrategy::kAuto;
+  NpuMemoryOptions memory;
   int workers = 0;
   uint64_t budget = 0;   // 0: no limit
   std::string cache;     // empty: none

@@ -51,9 +51,11 @@ absl::Status SaveBlob(const std::string& folder, const std::string& name, const 
 
 // The two submodels: prefill for the prompt, kvcache for each next token.
 absl::StatusOr<std::vector<std::string>> CompileSubmodels(const Checkpoint& checkpoint,
-                                                          const ModelRunOptions& options) {
+                                                          const ModelRunOptions& options,
+                                                          const DeviceMemoryTraits& device) {
   const ModelConfig& config = checkpoint.config();
   CompileOptions compile;
+  compile.device.argument_alignment = device.argument_alignment;
   compile.weights = options.weights;
   compile.attention = options.attention;
   compile.schedule = options.schedule;
@@ -117,7 +119,8 @@ absl::Status ModelRun::LoadWeights(const ModelRunOptions& options, const BankPla
   config_ = checkpoint->config();
   NPUBANK_ASSIGN_OR_RETURN(tokenizer_, FindTokenizer(*checkpoint));
   const Stopwatch compiling;
-  NPUBANK_ASSIGN_OR_RETURN(std::vector<std::string> blobs, CompileSubmodels(*checkpoint, options));
+  NPUBANK_ASSIGN_OR_RETURN(std::vector<std::string> blobs,
+                           CompileSubmodels(*checkpoint, options, place.memory->traits()));
   model_.compile_seconds = compiling.Seconds();
   ProgressBar bar("loading weights");
   SessionOptions session;

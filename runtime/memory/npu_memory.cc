@@ -1,6 +1,7 @@
 #include "npubank/runtime/memory/npu_memory.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <set>
@@ -80,10 +81,12 @@ absl::string_view MemoryStrategyName(MemoryStrategy strategy) {
 struct NpuMemory::Core {
   Core(std::shared_ptr<level_zero::Device> opened, const NpuMemoryOptions& options)
       : device(std::move(opened)),
+        alignment(options.argument_alignment),
         notices(std::make_shared<Notices>(options.notice)),
         staging(device, accounting, [this] { strategy->Trim(); }) {}
 
   const std::shared_ptr<level_zero::Device> device;
+  const uint64_t alignment;  // of every address
   const std::shared_ptr<Notices> notices;
   const std::shared_ptr<Accounting> accounting = std::make_shared<Accounting>();
   Staging staging;
@@ -106,7 +109,8 @@ absl::Status NpuMemory::Core::ChoosePlaced() {
   auto pages = std::make_shared<Committed>(device, accounting);
   NPUBANK_ASSIGN_OR_RETURN(const uint64_t page_bytes, pages->PageBytes());
   chosen = MemoryStrategy::kPlaced;
-  strategy = std::make_shared<Placed>(std::move(pages), Placed::Options::ForPages(page_bytes));
+  strategy =
+      std::make_shared<Placed>(std::move(pages), Placed::Options::ForPages(page_bytes, alignment));
   return absl::OkStatus();
 }
 
@@ -118,7 +122,7 @@ absl::Status NpuMemory::Core::ChooseTiled() {
   }
   NPUBANK_RETURN_IF_ERROR(tiled.status());
   chosen = MemoryStrategy::kTiled;
-  strategy = std::make_shared<SharedTiles>(*tiled, (*tiled)->page_bytes());
+  strategy = std::make_shared<SharedTiles>(*tiled, (*tiled)->page_bytes(), alignment);
   return absl::OkStatus();
 }
 
@@ -224,6 +228,12 @@ class NpuMemory::ImportedAllocation : public Allocation {
 
 absl::StatusOr<std::shared_ptr<NpuMemory>> NpuMemory::Create(
     std::shared_ptr<level_zero::Device> device, NpuMemoryOptions options) {
+  const uint64_t alignment = options.argument_alignment;
+  if (alignment < kDeviceAlignment || alignment > kMostDeviceAlignment ||
+      !std::has_single_bit(alignment))
+    return absl::InvalidArgumentError(
+        absl::StrCat("arguments at multiples of ", alignment, ": choose a power of two from ",
+                     kDeviceAlignment, " to ", kMostDeviceAlignment));
   if (!options.notice) options.notice = SayOnce;
   auto core = std::make_shared<Core>(std::move(device), options);
   switch (options.strategy) {
@@ -270,10 +280,10 @@ absl::StatusOr<std::unique_ptr<DeviceAllocation>> NpuMemory::Import(std::shared_
     return absl::InvalidArgumentError(absl::StrCat(name, ": an import of zero bytes"));
   if (!core_->imports) return absl::UnimplementedError("files are not imported here");
   NPUBANK_RETURN_IF_ERROR(CheckRange(name, offset, bytes, source->size()));
-  if (offset % kDeviceAlignment != 0)
+  if (offset % core_->alignment != 0)
     return absl::FailedPreconditionError(
         absl::StrCat(name, " lies at byte ", offset, " of ", source->name(),
-                     ": the device needs a multiple of ", kDeviceAlignment));
+                     ": the device needs a multiple of ", core_->alignment));
   auto region = core_->imports->Acquire(std::move(source), offset, bytes);
   if (!region.ok()) return Annotate(region.status(), name);
   core_->imports->WillNeed({(*region)->AddressOf(offset), bytes});
@@ -281,7 +291,7 @@ absl::StatusOr<std::unique_ptr<DeviceAllocation>> NpuMemory::Import(std::shared_
 }
 
 bool NpuMemory::CanImport(const Source& source, uint64_t offset, uint64_t bytes) const {
-  return core_->imports != nullptr && offset % kDeviceAlignment == 0 &&
+  return core_->imports != nullptr && offset % core_->alignment == 0 &&
          core_->imports->CanImport(source, offset, bytes);
 }
 
@@ -289,12 +299,12 @@ std::unique_ptr<ImportPlan> NpuMemory::PlanImports(absl::Span<const ImportRange>
   if (core_->imports == nullptr) return nullptr;
   std::vector<ImportRange> aligned;  // what is not is copied, and its pages stay out
   for (const ImportRange& range : ranges)
-    if (range.offset % kDeviceAlignment == 0) aligned.push_back(range);
+    if (range.offset % core_->alignment == 0) aligned.push_back(range);
   return core_->imports->Plan(aligned);
 }
 
 DeviceMemoryTraits NpuMemory::traits() const {
-  return {.argument_alignment = kDeviceAlignment, .imports = imports()};
+  return {.argument_alignment = core_->alignment, .imports = imports()};
 }
 
 absl::Status NpuMemory::Write(DeviceAllocation& memory, ProduceBytes produce) {

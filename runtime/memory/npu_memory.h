@@ -46,6 +46,10 @@ struct NpuMemoryOptions {
   MemoryStrategy strategy = MemoryStrategy::kAuto;
   // Brings imported pages into memory in the background, before the first inference needs them.
   bool read_ahead = true;
+  // What the device wants every argument's address to be a multiple of, which no driver can be asked: a
+  // power of two from 64, which this project's functions need, to 4096, a driver's page. What is stored
+  // in a file at another multiple is copied, not imported.
+  uint64_t argument_alignment = 64;
   // Told of each thing that the driver lacks, once: in Create, or by the first Import that it
   // refuses, on that thread. By default a line on stderr, each once per process.
   std::function<void(absl::string_view)> notice = nullptr;
@@ -53,6 +57,7 @@ struct NpuMemoryOptions {
 
 class NpuMemory : public DeviceMemory {
  public:
+  // InvalidArgument for an alignment that it cannot give; those of the driver.
   static absl::StatusOr<std::shared_ptr<NpuMemory>> Create(
       std::shared_ptr<level_zero::Device> device, NpuMemoryOptions options = {});
 

@@ -35,8 +35,8 @@ std::map<std::string, std::string> EverySwitch(bool host_access) {
 }
 
 BankPlace OpenPlace(MemoryStrategy strategy, std::shared_ptr<CacheFile> cache = nullptr) {
-  auto place = BankPlace::Open(level_zero::DeviceChoice::kSoftware, /*workers=*/2, strategy,
-                               {.cache = std::move(cache)});
+  auto place = BankPlace::Open(level_zero::DeviceChoice::kSoftware, /*workers=*/2,
+                               {.strategy = strategy}, {.cache = std::move(cache)});
   EXPECT_TRUE(place.ok()) << place.status();
   return *std::move(place);
 }

@@ -21,7 +21,8 @@ namespace npubank {
 class NpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto place = BankPlace::Open(level_zero::DeviceChoice::kSoftware, /*workers=*/2, strategy_);
+    auto place = BankPlace::Open(level_zero::DeviceChoice::kSoftware, /*workers=*/2,
+                                 {.strategy = strategy_});
     ASSERT_TRUE(place.ok()) << place.status();
     place_ = *std::move(place);
     software_ = place_.device->software();

@@ -65,8 +65,7 @@ using Figures = std::map<std::string, double>;
 
 absl::StatusOr<BankPlace> OpenPlace(BankOptions options) {
   setenv("NPUBANK_NPU_IMPORT", "1", /*overwrite=*/0);  // read when the driver is loaded
-  return BankPlace::Open(level_zero::DeviceChoice::kSoftware, kWorkers, MemoryStrategy::kAuto,
-                         std::move(options));
+  return BankPlace::Open(level_zero::DeviceChoice::kSoftware, kWorkers, {}, std::move(options));
 }
 
 absl::StatusOr<Figures> Load(WeightFormat weights, BankOptions options) {

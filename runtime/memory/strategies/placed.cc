@@ -32,8 +32,9 @@ class Placed::PlacedBlock : public Block {
   const uint64_t bytes_;
 };
 
-Placed::Options Placed::Options::ForPages(uint64_t page_bytes) {
+Placed::Options Placed::Options::ForPages(uint64_t page_bytes, uint64_t alignment) {
   Options options;
+  options.alignment = alignment;
   options.alone_bytes = std::max(options.alone_bytes, kAlonePages * page_bytes);
   options.page_bytes = page_bytes;
   return options;
@@ -41,7 +42,7 @@ Placed::Options Placed::Options::ForPages(uint64_t page_bytes) {
 
 absl::StatusOr<std::unique_ptr<Block>> Placed::Allocate(uint64_t bytes, absl::string_view name) {
   if (bytes >= options_.alone_bytes) return slab_source_->Allocate(bytes, name);
-  bytes = AlignUp(bytes, kDeviceAlignment);
+  bytes = AlignUp(bytes, options_.alignment);
   uint64_t slab_bytes = options_.least_slab_bytes;
   {
     MutexLock lock(mutex_);

@@ -28,10 +28,11 @@ class Placed : public Strategy, public std::enable_shared_from_this<Placed> {
     uint64_t least_slab_bytes = 1 << 20;
     uint64_t most_slab_bytes = 64 << 20;  // the least times a power of two
     uint64_t alone_bytes = 256 << 10;
-    uint64_t page_bytes = kDeviceAlignment;  // what slabs are multiples of
+    uint64_t alignment = kDeviceAlignment;  // of places, in slabs that have at least that
+    uint64_t page_bytes = kDeviceAlignment;  // what slabs are multiples of, and it of the alignment
 
     // For slabs that come in pages of this size: a tensor of eight wastes little of its last one.
-    static Options ForPages(uint64_t page_bytes);
+    static Options ForPages(uint64_t page_bytes, uint64_t alignment = kDeviceAlignment);
   };
 
   Placed(std::shared_ptr<Strategy> slabs, Options options)

@@ -21,8 +21,10 @@ class SharedTiles : public Strategy {
   static constexpr uint64_t kOwnPages = 6;    // from here on the last page's waste is small
   static constexpr uint64_t kSlabPages = 32;  // at most, of a slab
 
-  // `pages` rounds sizes up to pages of this size; slabs are taken from it too.
-  SharedTiles(std::shared_ptr<Strategy> pages, uint64_t page_bytes);
+  // `pages` rounds sizes up to pages of this size; slabs are taken from it too. What shares a page is
+  // aligned as said.
+  SharedTiles(std::shared_ptr<Strategy> pages, uint64_t page_bytes,
+              uint64_t alignment = kDeviceAlignment);
 
   absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, absl::string_view name) override;
   uint64_t Trim() override { return pages_->Trim(); }

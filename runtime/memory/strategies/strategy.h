@@ -19,9 +19,10 @@
 
 namespace npubank {
 
-// What the address of every block, and of every imported tensor, is a multiple of: the widest loads
-// that devices make.
+// What the address of every block, and of every imported tensor, is a multiple of, at the least: the
+// widest loads that devices make. A device may want more, up to the pages that drivers give.
 inline constexpr uint64_t kDeviceAlignment = 64;
+inline constexpr uint64_t kMostDeviceAlignment = 4096;
 
 class Block {
  public:

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <random>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "npubank/compiler_stub/blob/function_check.h"
 #include "npubank/compiler_stub/blob/submodel_blob.h"
 #include "npubank/lazy_tensor/recipe_list.h"
@@ -212,14 +214,33 @@ TEST(Compile, RefusesAWeightThatTheDeviceHasNoFunctionFor) {
                         "Embed over F32; choose another weight format"));
 }
 
-TEST(Compile, RefusesADeviceThatWantsArgumentsFartherApartThanPlacesAre) {
+TEST(Compile, PlacesInTheArenaAreAlignedAsTheDeviceWantsItsArguments) {
+  const ModelConfig config = SmallConfig(2);
+  const FakeModel model(config);
+  for (const uint64_t alignment : {uint64_t{1}, uint64_t{16}, uint64_t{64}, uint64_t{4096}}) {
+    CompileOptions options = Options();
+    options.device.argument_alignment = alignment;
+    const SubmodelBlob blob = CompileAndRead(config, model, options);
+    size_t places = 0;
+    for (const SubmodelValue& value : blob.values) {
+      if (value.placement != Placement::kArena) continue;
+      EXPECT_EQ(value.offset % std::max<uint64_t>(alignment, 64), 0u) << value.name;
+      ++places;
+    }
+    EXPECT_GT(places, 0u);
+    EXPECT_EQ(blob.scratch_offset % std::max<uint64_t>(alignment, 64), 0u);
+  }
+}
+
+TEST(Compile, RefusesADeviceThatWantsArgumentsAlignedAsNoDriverAligns) {
   const ModelConfig config = SmallConfig(1);
   const FakeModel model(config);
   CompileOptions options = Options();
-  options.device.argument_alignment = 16;
-  EXPECT_EQ(ErrorOf(config, model, options), "no error");
-  options.device.argument_alignment = 4096;
-  EXPECT_THAT(ErrorOf(config, model, options), HasSubstr("at multiples of 4096"));
+  for (const uint64_t alignment : {uint64_t{0}, uint64_t{48}, uint64_t{8192}}) {
+    options.device.argument_alignment = alignment;
+    EXPECT_THAT(ErrorOf(config, model, options),
+                HasSubstr(absl::StrCat("at multiples of ", alignment)));
+  }
 }
 
 TEST(Compile, EveryTensorOfTheModelIsChecked) {
