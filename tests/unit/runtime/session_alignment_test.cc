@@ -28,7 +28,7 @@ class SessionAlignmentTest : public ::testing::TestWithParam<uint64_t> {
     ModelRunOptions options;
     options.model = model_.folder();
     options.chunk = 4;
-    options.context = 32;
+    options.context = 30;  // states of no whole pages
     options.attention = AttentionForm::kPerHead;
     return ModelRun::Load(options, place);
   }
