@@ -30,16 +30,20 @@
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/digest.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
-#include "npubank/lazy_tensor/recipe.h"
-#include "npubank/lazy_tensor/recipe_list.h"
+#include "npubank/lazy_tensor/kernels/blocks.h"
 #include "npubank/lazy_tensor/shape.h"
-#include "npubank/lazy_tensor/sources/source_index.h"
 
 namespace npubank {
 
+class Recipe;                       // recipe.h
+class Source;                       // sources/source.h
+class SourceIndex;                  // sources/source_index.h
+enum class NibbleLayout : uint8_t;  // recipe_op.h
+struct Description;                 // recipe_list.h
+
 class LazyTensor {
  public:
-  explicit LazyTensor(RecipePtr recipe);  // not null
+  explicit LazyTensor(std::shared_ptr<const Recipe> recipe);  // not null
   explicit LazyTensor(Description description);
 
   // What lies in a file. Stored opens the file if nobody has; NotFound for a name that is not there.
@@ -77,9 +81,9 @@ class LazyTensor {
   // Lets go of recipe and description, and with them of the sources that only they held. Idempotent.
   void Detach();
   // The recipe; made now, and not kept, where the tensor is only described.
-  absl::StatusOr<RecipePtr> MakeRecipe() const;
+  absl::StatusOr<std::shared_ptr<const Recipe>> MakeRecipe() const;
   // The recipe if the tensor has one: null when it is only described, or detached.
-  RecipePtr recipe() const;
+  std::shared_ptr<const Recipe> recipe() const;
   // Empty unless the tensor is only described.
   Description description() const;
 

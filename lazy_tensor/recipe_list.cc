@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <optional>
+#include <unordered_map>
 
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/recipe_internal.h"
+#include "npubank/lazy_tensor/sources/source_index.h"
 
 namespace npubank {
 namespace {
@@ -172,6 +173,10 @@ absl::StatusOr<uint32_t> RecipeList::FindLeaf(const EncodedRecipes::Node& node) 
   return file;
 }
 
+struct RecipeList::Made {
+  std::unordered_map<uint32_t, RecipePtr> recipes;
+};
+
 absl::StatusOr<RecipePtr> RecipeList::Make(size_t root) const {
   Made made;
   const uint32_t number = encoded_.root(root);
@@ -190,7 +195,8 @@ std::optional<StoredConstant> RecipeList::Stored(size_t root) const {
 
 // Not deeper than Recipe::kMaxDepth: Fold has seen to that.
 absl::StatusOr<RecipePtr> RecipeList::MakeNode(uint32_t number, Made& made) const {
-  if (const auto known = made.find(number); known != made.end()) return known->second;
+  const auto known = made.recipes.find(number);
+  if (known != made.recipes.end()) return known->second;
   NPUBANK_ASSIGN_OR_RETURN(EncodedRecipes::Node node, encoded_.node(number));
   absl::StatusOr<RecipePtr> recipe;
   if (auto* constant = std::get_if<ConstantOp>(&node.op)) {
@@ -209,7 +215,7 @@ absl::StatusOr<RecipePtr> RecipeList::MakeNode(uint32_t number, Made& made) cons
                                                      " and is written as ", node.type.ToString()));
   }
   if (!recipe.ok()) return Annotate(recipe.status(), absl::StrCat("recipe step ", number));
-  made.emplace(number, *recipe);
+  made.recipes.emplace(number, *recipe);
   return recipe;
 }
 

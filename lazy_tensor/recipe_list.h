@@ -22,7 +22,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -32,9 +31,10 @@
 #include "npubank/lazy_tensor/recipe.h"
 #include "npubank/lazy_tensor/recipe_codec.h"
 #include "npubank/lazy_tensor/shape.h"
-#include "npubank/lazy_tensor/sources/source_index.h"
 
 namespace npubank {
+
+class SourceIndex;  // sources/source_index.h
 
 // Where a tensor lies that is stored as it is.
 struct StoredConstant {
@@ -72,7 +72,7 @@ class RecipeList {
     Digest digest;
     Digest stamp;
   };
-  using Made = std::unordered_map<uint32_t, RecipePtr>;  // by node
+  struct Made;  // recipes by node
 
   RecipeList(EncodedRecipes encoded, std::shared_ptr<const SourceIndex> index)
       : encoded_(std::move(encoded)), index_(std::move(index)) {}

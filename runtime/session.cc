@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/sources/source_index.h"
 
 namespace npubank {
 namespace {

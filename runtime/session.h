@@ -51,7 +51,6 @@
 #include "absl/types/span.h"
 #include "npubank/bank/bank.h"
 #include "npubank/bank/device_memory.h"
-#include "npubank/lazy_tensor/sources/source_index.h"
 #include "npubank/runtime/level_zero/buffer.h"
 #include "npubank/runtime/level_zero/commands.h"
 #include "npubank/runtime/memory/imported_files.h"
@@ -59,6 +58,8 @@
 #include "npubank/runtime/submodel.h"
 
 namespace npubank {
+
+class SourceIndex;  // lazy_tensor/sources/source_index.h
 
 // The token with the highest logit; the first of equals.
 int32_t Argmax(absl::Span<const float> logits);

@@ -30,11 +30,12 @@
 #include "absl/strings/string_view.h"
 #include "npubank/bank/bank.h"
 #include "npubank/compiler_stub/blob/submodel_blob.h"
-#include "npubank/lazy_tensor/sources/source_index.h"
 #include "npubank/runtime/level_zero/commands.h"
 #include "npubank/runtime/level_zero/graph.h"
 
 namespace npubank {
+
+class SourceIndex;  // lazy_tensor/sources/source_index.h
 
 class Submodel {
  public:

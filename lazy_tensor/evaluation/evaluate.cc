@@ -8,9 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/evaluation/box.h"
 #include "npubank/lazy_tensor/evaluation/produce.h"
+#include "npubank/lazy_tensor/recipe.h"
 
 namespace npubank {
 namespace {

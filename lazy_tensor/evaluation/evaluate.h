@@ -21,10 +21,11 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "npubank/lazy_tensor/base/parallel.h"
-#include "npubank/lazy_tensor/recipe.h"
 
 namespace npubank {
+
+class Recipe;   // lazy_tensor/recipe.h
+class Workers;  // lazy_tensor/base/parallel.h
 
 struct EvaluateOptions {
   Workers* workers = nullptr;        // not owned; null: inline on the calling thread

@@ -9,6 +9,7 @@
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/recipe_codec.h"
 #include "npubank/lazy_tensor/recipe_list.h"
+#include "npubank/lazy_tensor/sources/source_index.h"
 
 namespace npubank {
 namespace {

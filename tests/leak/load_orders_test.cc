@@ -16,6 +16,7 @@
 #include "npubank/bank/bank.h"
 #include "npubank/bank/host_memory.h"
 #include "npubank/bank/testing.h"
+#include "npubank/lazy_tensor/sources/source_index.h"
 #include "npubank/tests/support/scripted_source.h"
 #include "npubank/tests/support/test_weights.h"
 #include "npubank/tests/support/turns.h"

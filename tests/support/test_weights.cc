@@ -8,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/sources/source.h"
+#include "npubank/lazy_tensor/sources/source_index.h"
 
 namespace npubank {
 namespace {

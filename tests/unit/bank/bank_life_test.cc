@@ -12,6 +12,7 @@
 #include "npubank/bank/books/audit.h"
 #include "npubank/bank/files/snapshot.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/sources/source_index.h"
 #include "npubank/tests/support/hooked_memory.h"
 #include "npubank/tests/support/temporary_folder.h"
 #include "npubank/tests/unit/bank/bank_life_fixture.h"
