@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
@@ -98,6 +99,22 @@ TEST_F(AtomicFileFaultTest, WhereFilesCannotBeUnnamedTheDraftHasANameOfItsOwn) {
   ASSERT_TRUE(WriteNew().ok());
   EXPECT_EQ(ReadWholeFile(path_, 10).value(), "new");
   EXPECT_EQ(FilesInFolder(), 1u);
+}
+
+// A name that outlives a power cut must not outlive the bytes behind it.
+TEST_F(AtomicFileFaultTest, BytesAreOnTheDiskBeforeTheirNameIs) {
+  for (const int error : {0, EOPNOTSUPP}) {
+    std::vector<SystemCall> made;
+    const SystemCalls calls([&](SystemCall call, const char*) {
+      made.push_back(call);
+      return call == SystemCall::kOpenUnnamed ? error : 0;
+    });
+    ASSERT_TRUE(WriteNew().ok());
+    const auto sync = std::find(made.begin(), made.end(), SystemCall::kSync);
+    const auto name = std::find(made.begin(), made.end(), SystemCall::kRename);
+    ASSERT_NE(name, made.end());
+    EXPECT_LT(sync, name);
+  }
 }
 
 // A process with our number, in another container or long gone, would have taken these names.

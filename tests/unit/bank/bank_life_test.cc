@@ -14,6 +14,7 @@
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/sources/source_index.h"
 #include "npubank/tests/support/hooked_memory.h"
+#include "npubank/tests/support/scripted_source.h"
 #include "npubank/tests/support/temporary_folder.h"
 #include "npubank/tests/unit/bank/bank_life_fixture.h"
 
@@ -301,6 +302,32 @@ TEST_F(BankLifeTest, AHitDuringAFailingLoadOfAnotherOwnerKeepsTheRecipeItCameWit
   const auto leases = bank_->Load(without);
   ASSERT_TRUE(leases.ok()) << leases.status();
   EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
+}
+
+TEST_F(BankLifeTest, AnOwnerThatGoesWhileItsReadFailsLeavesNothing) {
+  Make({});
+  const auto source = ScriptedSource::Make("weights", CountingFloats(8));
+  Owner owner = bank_->AddOwner("goes");
+  ASSERT_TRUE(bank_->Register(owner, VectorsOver(source, 8)[0], "w").ok());
+  source->on_read = [&] { owner.Release(); };
+  source->FailRead(1);
+  EXPECT_FALSE(bank_->EvaluateAndAllocate(owner).ok());
+  EXPECT_THAT(bank_->Snapshot().tensors, ::testing::IsEmpty());
+  EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
+}
+
+// Any of its owners may be the last that is left.
+TEST_F(BankLifeTest, WhatOneOfItsOwnersCannotBringBackStaysForThatOwner) {
+  Make({});
+  const TestWeights weights(1);
+  Model with = Load("with a way back", weights);
+  const Model without = Load("without", weights, /*can_return=*/false);
+  ASSERT_EQ(with.uids, without.uids);
+  const SleepReport slept = bank_->Sleep({&with.owner, &without.owner}).value();
+  EXPECT_EQ(slept.bytes_given_back, 0u);
+  EXPECT_EQ(slept.bytes_without_way_back, 2 * kPage);
+  with.owner.Release();
+  ExpectContents(without, weights);
 }
 
 TEST_F(BankLifeTest, ASourceThatIsAnotherNowIsDataLoss) {

@@ -197,6 +197,19 @@ TEST_F(CacheFileTest, WhatIsDamagedBeforeTheSaveIsTransformedAndAddedAgain) {
   EXPECT_THAT(saved.problems, IsEmpty());
 }
 
+TEST_F(CacheFileTest, WhatIsDistrustedBeforeTheSaveIsNotSaved) {
+  const auto cache = CacheFile::Open({.path = path_});
+  ASSERT_TRUE(cache->Add(Digest{1, 1}, 100, Fill(1)).ok());
+  ASSERT_TRUE(cache->Add(Digest{2, 2}, 100, Fill(2)).ok());
+  cache->Distrust(Digest{1, 1}, absl::DataLossError("not what was written"));
+  EXPECT_EQ(cache->Report().unsaved, 1u);
+  ASSERT_TRUE(cache->Save().ok());
+  EXPECT_FALSE(cache->Find(Digest{1, 1}, 100).has_value());
+  const auto saved = CacheFile::Open({.path = path_});
+  EXPECT_FALSE(saved->Find(Digest{1, 1}, 100).has_value());
+  EXPECT_TRUE(saved->Find(Digest{2, 2}, 100).has_value());
+}
+
 TEST_F(CacheFileTest, ASaveThatFailsForgetsWhatWasAddedAndGivesItsRoomBack) {
   const auto cache = CacheFile::Open({.path = path_});
   ASSERT_TRUE(cache->Add(Digest{1, 1}, 100, Fill(1)).ok());
@@ -290,6 +303,20 @@ TEST_F(CacheFileTest, ASaveTakesAlongWhatItCanReadOfTheOldFile) {
   EXPECT_EQ(cache->Report().entries, kTransformed - 1 + 1);
   EXPECT_THAT(CacheFile::Open({.path = path_, .verify_at_open = true})->Report().problems,
               IsEmpty());
+}
+
+TEST_F(CacheFileTest, ASaveLeavesOutWhatWasDamagedInTheOldFile) {
+  Load(weights_);
+  std::fstream old(path_, std::ios::binary | std::ios::in | std::ios::out);
+  old.seekp(CacheFile::kAlignment + 5);
+  old.put('x');
+  old.close();
+  const auto cache = CacheFile::Open({.path = path_});
+  ASSERT_TRUE(cache->Add(Digest{1, 1}, 100, Fill(1)).ok());
+  ASSERT_TRUE(cache->Save().ok());
+  const CacheReport saved = CacheFile::Open({.path = path_, .verify_at_open = true})->Report();
+  EXPECT_EQ(saved.entries, kTransformed - 1 + 1);
+  EXPECT_THAT(saved.problems, IsEmpty());
 }
 
 TEST_F(CacheFileTest, AProcessThatStopsBeforeTheSaveLeavesTheOldFile) {
