@@ -168,6 +168,12 @@ absl::StatusOr<LazyTensor> LazyTensor::DequantizeBlocks(kernels::BlockFormat for
   return Handle(Recipe::DequantizeBlocks(std::move(bytes), format, to));
 }
 
+absl::StatusOr<LazyTensor> LazyTensor::CopyBlockPlane(kernels::BlockFormat format,
+                                                      kernels::BlockPlane plane) const {
+  NPUBANK_ASSIGN_OR_RETURN(RecipePtr bytes, MakeRecipe());
+  return Handle(Recipe::CopyBlockPlane(std::move(bytes), format, plane));
+}
+
 absl::Status LazyTensor::EvaluateInto(absl::Span<std::byte> out,
                                       const EvaluateOptions& options) const {
   // Keeps the recipe alive to the end even if another thread detaches meanwhile.

@@ -70,6 +70,8 @@ class LazyTensor {
   absl::StatusOr<LazyTensor> Shift() const;
   absl::StatusOr<LazyTensor> UnpackNibbles(NibbleLayout layout) const;
   absl::StatusOr<LazyTensor> DequantizeBlocks(kernels::BlockFormat format, ElementType to) const;
+  absl::StatusOr<LazyTensor> CopyBlockPlane(kernels::BlockFormat format,
+                                            kernels::BlockPlane plane) const;
 
   const TensorType& type() const;
   const Digest& digest() const;

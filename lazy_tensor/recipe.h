@@ -28,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/digest.h"
+#include "npubank/lazy_tensor/kernels/block_planes.h"
 #include "npubank/lazy_tensor/kernels/blocks.h"
 #include "npubank/lazy_tensor/recipe_op.h"
 #include "npubank/lazy_tensor/shape.h"
@@ -71,6 +72,10 @@ class Recipe {
   // GGUF blocks: U8[..., bytes of a row] -> `to`[..., weights of a row]; F32, F16 or BF16.
   static absl::StatusOr<RecipePtr> DequantizeBlocks(RecipePtr bytes, kernels::BlockFormat format,
                                                     ElementType to);
+  // A plane of GGUF blocks: U8[..., bytes of a row] -> numbers [..., weights of a row], or scales or
+  // minima [..., blocks of a row], in the plane's element type (kernels/block_planes.h).
+  static absl::StatusOr<RecipePtr> CopyBlockPlane(RecipePtr bytes, kernels::BlockFormat format,
+                                                  kernels::BlockPlane plane);
 
   const TensorType& type() const { return type_; }
   const Digest& digest() const { return digest_; }

@@ -45,6 +45,9 @@ class Encoder {
     Values operator()(const DequantizeBlocksOp& op) const {
       return {static_cast<int64_t>(op.format)};
     }
+    Values operator()(const CopyBlockPlaneOp& op) const {
+      return {static_cast<int64_t>(op.format), static_cast<int64_t>(op.plane)};
+    }
     template <typename Other>
     Values operator()(const Other&) const {
       return {};
@@ -165,6 +168,8 @@ class NodeReader {
         return Nibbles();
       case RecipeOperation::kDequantizeBlocks:
         return Blocks();
+      case RecipeOperation::kCopyBlockPlane:
+        return BlockPlane();
       case RecipeOperation::kFirstOfEmbedders:
         break;
     }
@@ -201,13 +206,30 @@ class NodeReader {
     return With(1, 1, UnpackNibblesOp{static_cast<NibbleLayout>(number)});
   }
 
-  absl::StatusOr<RecipeOp> Blocks() const {
-    NPUBANK_ASSIGN_OR_RETURN(const int64_t number, OneValue());
+  static absl::StatusOr<kernels::BlockFormat> FormatOf(int64_t number) {
     const auto format = number < 0 || number > UINT32_MAX
                             ? std::nullopt
                             : kernels::BlockFormatFromNumber(static_cast<uint32_t>(number));
-    if (!format) return absl::InvalidArgumentError(absl::StrCat("block format number ", number));
-    return With(1, 1, DequantizeBlocksOp{*format});
+    if (format) return *format;
+    return absl::InvalidArgumentError(absl::StrCat("block format number ", number));
+  }
+
+  absl::StatusOr<RecipeOp> Blocks() const {
+    NPUBANK_ASSIGN_OR_RETURN(const int64_t number, OneValue());
+    NPUBANK_ASSIGN_OR_RETURN(const kernels::BlockFormat format, FormatOf(number));
+    return With(1, 1, DequantizeBlocksOp{format});
+  }
+
+  absl::StatusOr<RecipeOp> BlockPlane() const {
+    const std::vector<int64_t> values = Values(node_.values());
+    if (values.size() != 2) {
+      return absl::InvalidArgumentError(absl::StrCat(values.size(), " values instead of two"));
+    }
+    NPUBANK_ASSIGN_OR_RETURN(const kernels::BlockFormat format, FormatOf(values[0]));
+    if (values[1] < 0 || values[1] > static_cast<int64_t>(kernels::BlockPlane::kMin)) {
+      return absl::InvalidArgumentError(absl::StrCat("block plane number ", values[1]));
+    }
+    return With(1, 1, CopyBlockPlaneOp{format, static_cast<kernels::BlockPlane>(values[1])});
   }
 
   absl::StatusOr<std::string> Name() const {

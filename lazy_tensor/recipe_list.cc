@@ -66,6 +66,9 @@ struct Maker {
   absl::StatusOr<RecipePtr> operator()(const DequantizeBlocksOp& op) const {
     return Recipe::DequantizeBlocks(inputs[0], op.format, type.element());
   }
+  absl::StatusOr<RecipePtr> operator()(const CopyBlockPlaneOp& op) const {
+    return Recipe::CopyBlockPlane(inputs[0], op.format, op.plane);
+  }
 };
 
 }  // namespace

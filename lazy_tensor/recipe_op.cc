@@ -49,6 +49,12 @@ struct DigestOf {
   Digest operator()(const DequantizeBlocksOp& op) const {
     return Over("dequantize_blocks").Add(static_cast<int64_t>(op.format)).Add(element()).Finish();
   }
+  Digest operator()(const CopyBlockPlaneOp& op) const {
+    return Over("copy_block_plane")
+        .Add(static_cast<int64_t>(op.format))
+        .Add(static_cast<int64_t>(op.plane))
+        .Finish();
+  }
 };
 
 struct DescriptionOf {
@@ -86,6 +92,10 @@ struct DescriptionOf {
   std::string operator()(const DequantizeBlocksOp& op) const {
     return absl::StrCat("dequantize_blocks(", kernels::BlockFormatName(op.format), ", ", element(),
                         ")");
+  }
+  std::string operator()(const CopyBlockPlaneOp& op) const {
+    return absl::StrCat("copy_block_plane(", kernels::BlockFormatName(op.format), ", ",
+                        kernels::BlockPlaneName(op.plane), ")");
   }
 };
 

@@ -17,6 +17,7 @@
 
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/digest.h"
+#include "npubank/lazy_tensor/kernels/block_planes.h"
 #include "npubank/lazy_tensor/kernels/blocks.h"
 #include "npubank/lazy_tensor/shape.h"
 #include "npubank/lazy_tensor/sources/retention.h"
@@ -37,6 +38,7 @@ enum class RecipeOperation : uint16_t {
   kShift = 10,
   kUnpackNibbles = 11,
   kDequantizeBlocks = 12,
+  kCopyBlockPlane = 13,
   // From here on: operations that an embedder registers. None can be registered yet, so a reader
   // refuses them by number.
   kFirstOfEmbedders = 0x8000,
@@ -78,9 +80,13 @@ struct UnpackNibblesOp {
 struct DequantizeBlocksOp {
   kernels::BlockFormat format = kernels::BlockFormat::kQ4_0;
 };
+struct CopyBlockPlaneOp {
+  kernels::BlockFormat format = kernels::BlockFormat::kQ4_0;
+  kernels::BlockPlane plane = kernels::BlockPlane::kNumbers;
+};
 using RecipeOp =
     std::variant<ConstantOp, ConcatOp, SliceOp, ReshapeOp, PermuteOp, ConvertOp, SplatOp, UnpackOp,
-                 GatherOp, ShiftOp, UnpackNibblesOp, DequantizeBlocksOp>;
+                 GatherOp, ShiftOp, UnpackNibblesOp, DequantizeBlocksOp, CopyBlockPlaneOp>;
 
 RecipeOperation NumberOf(const RecipeOp& op);
 

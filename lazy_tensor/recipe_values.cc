@@ -40,6 +40,28 @@ absl::StatusOr<ElementType> Shifted(const TensorType& type) {
   }
 }
 
+// Rows of bytes as rows of `count` elements for each block in them.
+absl::StatusOr<TensorType> OfBlocks(absl::string_view operation, const TensorType& bytes,
+                                    kernels::BlockFormat format, ElementType to, int64_t count) {
+  const auto block_bytes = static_cast<int64_t>(kernels::BlockBytes(format));
+  const Shape& from = bytes.shape();
+  if (bytes.element() != ElementType::kU8 || from.rank() < 1 ||
+      from.dims().back() % block_bytes != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(operation, " of ", bytes.ToString(), " as ", kernels::BlockFormatName(format),
+                     ", rows of which are a multiple of ", block_bytes, " bytes"));
+  }
+  std::vector<int64_t> dims(from.dims().begin(), from.dims().end());
+  const int64_t blocks = dims.back() / block_bytes;
+  if (blocks > INT64_MAX / count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(operation, " of ", bytes.ToString(), " has too many weights"));
+  }
+  dims.back() = blocks * count;
+  NPUBANK_ASSIGN_OR_RETURN(Shape shape, Shape::Create(dims));
+  return TensorType::Create(to, std::move(shape));
+}
+
 }  // namespace
 
 absl::StatusOr<RecipePtr> Recipe::Splat(TensorType type, uint64_t bits) {
@@ -125,25 +147,31 @@ absl::StatusOr<RecipePtr> Recipe::UnpackNibbles(RecipePtr words, NibbleLayout la
 absl::StatusOr<RecipePtr> Recipe::DequantizeBlocks(RecipePtr bytes, kernels::BlockFormat format,
                                                    ElementType to) {
   NPUBANK_RETURN_IF_ERROR(CheckInput("dequantize_blocks", bytes));
-  const Shape& from = bytes->type().shape();
-  const auto block_bytes = static_cast<int64_t>(kernels::BlockBytes(format));
-  const auto length = static_cast<int64_t>(kernels::BlockLength(format));
-  if (bytes->type().element() != ElementType::kU8 || from.rank() < 1 ||
-      from.dims().back() % block_bytes != 0 || !kernels::CanDequantizeBlocks(to)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "dequantize_blocks of ", bytes->type().ToString(), " as ", kernels::BlockFormatName(format),
-        ", rows of which are a multiple of ", block_bytes, " bytes, to ", ElementTypeName(to)));
-  }
-  std::vector<int64_t> dims(from.dims().begin(), from.dims().end());
-  const int64_t blocks = dims.back() / block_bytes;
-  if (blocks > INT64_MAX / length) {
+  if (!kernels::CanDequantizeBlocks(to)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("dequantize_blocks of ", bytes->type().ToString(), " has too many weights"));
+        absl::StrCat("dequantize_blocks of ", bytes->type().ToString(), " to ",
+                     ElementTypeName(to), "; F32, F16 and BF16 can be made"));
   }
-  dims.back() = blocks * length;
-  NPUBANK_ASSIGN_OR_RETURN(Shape shape, Shape::Create(dims));
-  NPUBANK_ASSIGN_OR_RETURN(TensorType type, TensorType::Create(to, std::move(shape)));
+  NPUBANK_ASSIGN_OR_RETURN(TensorType type,
+                           OfBlocks("dequantize_blocks", bytes->type(), format, to,
+                                    static_cast<int64_t>(kernels::BlockLength(format))));
   return Make(DequantizeBlocksOp{format}, {std::move(bytes)}, std::move(type));
+}
+
+absl::StatusOr<RecipePtr> Recipe::CopyBlockPlane(RecipePtr bytes, kernels::BlockFormat format,
+                                                 kernels::BlockPlane plane) {
+  NPUBANK_RETURN_IF_ERROR(CheckInput("copy_block_plane", bytes));
+  const auto shape = kernels::ShapeOf(format, plane);
+  if (!shape.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("copy_block_plane of ", bytes->type().ToString(), ": ",
+                     kernels::BlockFormatName(format), " has no plane of ",
+                     kernels::BlockPlaneName(plane)));
+  }
+  NPUBANK_ASSIGN_OR_RETURN(TensorType type,
+                           OfBlocks("copy_block_plane", bytes->type(), format, shape->element,
+                                    static_cast<int64_t>(shape->count)));
+  return Make(CopyBlockPlaneOp{format, plane}, {std::move(bytes)}, std::move(type));
 }
 
 }  // namespace npubank

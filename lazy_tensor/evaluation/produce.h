@@ -83,6 +83,15 @@ class Producer {
                          const Target& target);
   absl::Status ProduceOp(const DequantizeBlocksOp& op, const Recipe& recipe, const Box& box,
                          const Target& target);
+  absl::Status ProduceOp(const CopyBlockPlaneOp& op, const Recipe& recipe, const Box& box,
+                         const Target& target);
+
+  // Elements that come out of blocks of bytes, `length` of them out of each `block_bytes`. `decode` puts
+  // `blocks` blocks one after the other; streaming tells it that `out` is large and not read soon.
+  using DecodeBlocks =
+      absl::FunctionRef<void(const std::byte* in, std::byte* out, size_t blocks, bool stream)>;
+  absl::Status ProduceBlocks(const Recipe& recipe, const Box& box, const Target& target,
+                             int64_t length, int64_t block_bytes, DecodeBlocks decode);
 
   // A chain of operations on single elements.
   absl::Status ProduceSteps(const Recipe& recipe, const Box& box, const Target& target);

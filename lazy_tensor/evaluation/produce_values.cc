@@ -311,14 +311,11 @@ absl::Status Producer::ProduceOp(const UnpackNibblesOp& op, const Recipe& recipe
   return InPieces(recipe, box, target.IsDenseFor(box), need, fill);
 }
 
-absl::Status Producer::ProduceOp(const DequantizeBlocksOp& op, const Recipe& recipe, const Box& box,
-                                 const Target& target) {
+absl::Status Producer::ProduceBlocks(const Recipe& recipe, const Box& box, const Target& target,
+                                     int64_t length, int64_t block_bytes, DecodeBlocks decode) {
   const Recipe& bytes = *recipe.inputs()[0];
-  const ElementType to = recipe.type().element();
-  const int bits = BitWidth(to);
+  const int bits = BitWidth(recipe.type().element());
   const int axis = box.rank - 1;
-  const auto length = static_cast<int64_t>(kernels::BlockLength(op.format));
-  const auto block_bytes = static_cast<int64_t>(kernels::BlockBytes(op.format));
   const auto need = [&](const Box& piece) {
     const int64_t blocks = InUnits(piece, axis, length).elements();
     return Rounded(blocks * block_bytes) + BytesOf(blocks * length, bits);
@@ -334,8 +331,7 @@ absl::Status Producer::ProduceOp(const DequantizeBlocksOp& op, const Recipe& rec
     std::byte* out = whole ? target.WholeBytes(box, piece, bits) : nullptr;
     const bool direct = out != nullptr;
     if (!direct) out = block + Rounded(blocks * block_bytes);
-    kernels::DequantizeBlocks(op.format, in, to, out, static_cast<size_t>(blocks),
-                              direct && target.stream);
+    decode(in, out, static_cast<size_t>(blocks), direct && target.stream);
     if (!direct) {
       CopyBox(piece, bits, out, piece.start[axis] % length,
               PitchedStrides(piece, part.extent[axis] * length), target.At(box, piece));
@@ -343,6 +339,26 @@ absl::Status Producer::ProduceOp(const DequantizeBlocksOp& op, const Recipe& rec
     return absl::OkStatus();
   };
   return InPieces(recipe, box, target.IsDenseFor(box), need, fill);
+}
+
+absl::Status Producer::ProduceOp(const DequantizeBlocksOp& op, const Recipe& recipe, const Box& box,
+                                 const Target& target) {
+  const ElementType to = recipe.type().element();
+  return ProduceBlocks(recipe, box, target, static_cast<int64_t>(kernels::BlockLength(op.format)),
+                       static_cast<int64_t>(kernels::BlockBytes(op.format)),
+                       [&](const std::byte* in, std::byte* out, size_t blocks, bool stream) {
+                         kernels::DequantizeBlocks(op.format, in, to, out, blocks, stream);
+                       });
+}
+
+absl::Status Producer::ProduceOp(const CopyBlockPlaneOp& op, const Recipe& recipe, const Box& box,
+                                 const Target& target) {
+  const auto shape = kernels::ShapeOf(op.format, op.plane);
+  return ProduceBlocks(recipe, box, target, static_cast<int64_t>(shape->count),
+                       static_cast<int64_t>(kernels::BlockBytes(op.format)),
+                       [&](const std::byte* in, std::byte* out, size_t blocks, bool) {
+                         kernels::CopyBlockPlane(op.format, op.plane, in, out, blocks);
+                       });
 }
 
 }  // namespace npubank

@@ -91,18 +91,22 @@ bool Checkpoint::Contains(absl::string_view name) const {
 }
 
 absl::StatusOr<LazyTensor> Checkpoint::Tensor(absl::string_view name) const {
+  if (index_->Find(name) != nullptr) return LazyTensor::Stored(*index_, name);
+  NPUBANK_ASSIGN_OR_RETURN(const StoredWeight stored, Stored(name));
+  return Dequantized(stored);
+}
+
+absl::StatusOr<StoredWeight> Checkpoint::Stored(absl::string_view name) const {
   const auto made_of = stored_names_.find(std::string(name));
-  if (index_->Find(name) != nullptr || made_of == stored_names_.end()) {
-    return LazyTensor::Stored(*index_, name);
-  }
-  absl::string_view stem = made_of->second;
-  if (quantization_ && absl::ConsumeSuffix(&stem, kQuantizedSuffix)) {
+  const bool as_named = index_->Find(name) != nullptr || made_of == stored_names_.end();
+  const std::string stored_name = as_named ? std::string(name) : made_of->second;
+  absl::string_view stem = stored_name;
+  if (!as_named && quantization_ && absl::ConsumeSuffix(&stem, kQuantizedSuffix)) {
     return QuantizedWeight(*quantization_, std::string(stem), *index_);
   }
-  NPUBANK_ASSIGN_OR_RETURN(LazyTensor stored, LazyTensor::Stored(*index_, made_of->second));
-  const std::optional<kernels::BlockFormat>& blocks = index_->Find(made_of->second)->blocks;
-  if (!blocks) return stored;
-  return stored.DequantizeBlocks(*blocks, ElementType::kF32);
+  NPUBANK_ASSIGN_OR_RETURN(LazyTensor tensor, LazyTensor::Stored(*index_, stored_name));
+  const std::optional<kernels::BlockFormat>& blocks = index_->Find(stored_name)->blocks;
+  return StoredWeight{blocks ? WeightForm::Blocks(*blocks) : WeightForm(), {std::move(tensor)}};
 }
 
 absl::StatusOr<Vocabulary> Checkpoint::LoadVocabulary() const {

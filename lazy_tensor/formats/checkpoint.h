@@ -33,6 +33,7 @@
 #include "npubank/lazy_tensor/formats/gguf.h"
 #include "npubank/lazy_tensor/formats/model_config.h"
 #include "npubank/lazy_tensor/formats/quantization.h"
+#include "npubank/lazy_tensor/formats/stored_weight.h"
 #include "npubank/lazy_tensor/formats/vocabulary.h"
 #include "npubank/lazy_tensor/lazy_tensor.h"
 #include "npubank/lazy_tensor/sources/source_index.h"
@@ -54,6 +55,8 @@ class Checkpoint {
 
   // A tensor by its name in the file, or by its Hugging Face name.
   absl::StatusOr<LazyTensor> Tensor(absl::string_view name) const;
+  // The same as it is stored, by Hugging Face name: its form and parts.
+  absl::StatusOr<StoredWeight> Stored(absl::string_view name) const;
   bool Contains(absl::string_view name) const;
 
   // tokens.json of the folder, or the vocabulary inside the GGUF file. NotFound when there is none,

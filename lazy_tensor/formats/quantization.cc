@@ -128,27 +128,6 @@ absl::Status CheckTrivialGroups(const LazyTensor& tensor, int64_t rows, int64_t 
   return absl::OkStatus();
 }
 
-// The four-bit numbers of a matrix of words.
-absl::StatusOr<LazyTensor> Nibbles(const std::string& name, NibbleLayout layout,
-                                   const SourceIndex& index) {
-  NPUBANK_ASSIGN_OR_RETURN(const LazyTensor words, LazyTensor::Stored(index, name));
-  absl::StatusOr<LazyTensor> nibbles = words.UnpackNibbles(layout);
-  if (!nibbles.ok() || nibbles->type().shape().rank() != 2) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tensor ", Quote(name), ": ", words.type().ToString(), " is not a matrix of I32 words"));
-  }
-  return nibbles;
-}
-
-absl::Status CheckShape(const std::string& name, const LazyTensor& tensor,
-                        absl::Span<const int64_t> dims) {
-  const Shape& shape = tensor.type().shape();
-  if (shape.dims() == dims) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("tensor ", Quote(name), " holds ",
-                                                 shape.ToString(), " numbers instead of [",
-                                                 absl::StrJoin(dims, ","), "]"));
-}
-
 }  // namespace
 
 absl::StatusOr<std::optional<Quantization>> ParseQuantization(absl::string_view json,
@@ -197,41 +176,40 @@ std::string WeightOfPart(const Quantization& quantization, absl::string_view nam
   return std::string(name);
 }
 
-absl::StatusOr<LazyTensor> QuantizedWeight(const Quantization& quantization,
-                                           const std::string& stem, const SourceIndex& index) {
+absl::StatusOr<StoredWeight> QuantizedWeight(const Quantization& quantization,
+                                             const std::string& stem, const SourceIndex& index) {
   const bool gptq = quantization.method == Quantization::Method::kGptq;
-  NPUBANK_ASSIGN_OR_RETURN(
-      const LazyTensor weights,
-      Nibbles(stem + ".qweight", gptq ? NibbleLayout::kRows : NibbleLayout::kColumnsAwq, index));
-  NPUBANK_ASSIGN_OR_RETURN(const LazyTensor zeros, Nibbles(stem + ".qzeros",
-                                                           !gptq ? NibbleLayout::kColumnsAwq
-                                                           : quantization.zeros_one_too_small
-                                                               ? NibbleLayout::kColumnsPlusOne
-                                                               : NibbleLayout::kColumns,
-                                                           index));
-  NPUBANK_ASSIGN_OR_RETURN(const LazyTensor scales, LazyTensor::Stored(index, stem + ".scales"));
-
-  const int64_t inputs = weights.type().shape().dim(0);
-  const int64_t group = quantization.group_size == Quantization::kWholeColumn
-                            ? std::max<int64_t>(inputs, 1)
-                            : quantization.group_size;
-  if (inputs % group != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", Quote(stem + ".qweight"), ": ",
-                                                   inputs, " inputs are not whole groups of ",
-                                                   group));
+  StoredWeight stored = {
+      gptq ? WeightForm::Gptq(quantization.zeros_one_too_small) : WeightForm::Awq(), {}};
+  for (const char* part : {".qweight", ".scales", ".qzeros"}) {
+    NPUBANK_ASSIGN_OR_RETURN(LazyTensor tensor, LazyTensor::Stored(index, stem + part));
+    stored.parts.push_back(std::move(tensor));
   }
-  const int64_t grid[] = {inputs / group, weights.type().shape().dim(1)};
-  NPUBANK_RETURN_IF_ERROR(CheckShape(stem + ".scales", scales, grid));
-  NPUBANK_RETURN_IF_ERROR(CheckShape(stem + ".qzeros", zeros, grid));
+  const absl::StatusOr<TensorType> numbers = stored.Numbers();
+  if (!numbers.ok()) {
+    return Annotate(numbers.status(),
+                    absl::StrCat("tensor ", Quote(stem + ".qweight"), " with ",
+                                 Quote(stem + ".scales"), " and ", Quote(stem + ".qzeros")));
+  }
+  const int64_t inputs = numbers->shape().dim(0);
+  const int64_t groups = stored.parts[1].type().shape().dim(0);
+  const int64_t group = quantization.group_size == Quantization::kWholeColumn
+                            ? inputs
+                            : quantization.group_size;
+  if (inputs % group != 0 || inputs / group != groups) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", Quote(stem + ".scales"), " has ", groups, " rows of scales; ", inputs,
+        " inputs are ",
+        inputs % group != 0 ? absl::StrCat("not whole groups of ", group)
+                            : absl::StrCat(inputs / group, " groups of ", group)));
+  }
   if (gptq) {
     const std::string name = stem + ".g_idx";
     NPUBANK_ASSIGN_OR_RETURN(const LazyTensor g_idx, LazyTensor::Stored(index, name));
     NPUBANK_RETURN_IF_ERROR(
         Annotate(CheckTrivialGroups(g_idx, inputs, group), absl::StrCat("tensor ", Quote(name))));
   }
-  NPUBANK_ASSIGN_OR_RETURN(const LazyTensor matrix,
-                           weights.Unpack(scales, &zeros, ElementType::kF32));
-  return matrix.Permute({1, 0});
+  return stored;
 }
 
 }  // namespace npubank

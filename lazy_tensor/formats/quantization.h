@@ -1,7 +1,7 @@
-// Quantization: four-bit weights of GPTQ and AWQ checkpoints, as recipes over what is stored.
+// Quantization: four-bit weights of GPTQ and AWQ checkpoints, in the parts that are stored.
 //
 //   NPUBANK_ASSIGN_OR_RETURN(std::optional<Quantization> how, ReadQuantization("m/config.json"));
-//   NPUBANK_ASSIGN_OR_RETURN(LazyTensor weight,
+//   NPUBANK_ASSIGN_OR_RETURN(StoredWeight weight,
 //                            QuantizedWeight(*how, "model.layers.0.mlp.up_proj", *index));
 //
 // Both methods store a linear layer of K inputs and N outputs as STEM.qweight, STEM.qzeros and
@@ -27,7 +27,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "npubank/lazy_tensor/lazy_tensor.h"
+#include "npubank/lazy_tensor/formats/stored_weight.h"
 #include "npubank/lazy_tensor/sources/source_index.h"
 
 namespace npubank {
@@ -49,9 +49,9 @@ absl::StatusOr<std::optional<Quantization>> ReadQuantization(const std::string& 
 // The name of the weight that a stored tensor is a part of; the tensor's own where it is none.
 std::string WeightOfPart(const Quantization& quantization, absl::string_view name);
 
-// The F32[N, K] weight of a layer over its stored tensors.
-absl::StatusOr<LazyTensor> QuantizedWeight(const Quantization& quantization,
-                                           const std::string& stem, const SourceIndex& index);
+// The weight of a layer in its stored tensors.
+absl::StatusOr<StoredWeight> QuantizedWeight(const Quantization& quantization,
+                                             const std::string& stem, const SourceIndex& index);
 
 }  // namespace npubank
 

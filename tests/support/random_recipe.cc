@@ -63,7 +63,7 @@ RecipePtr RandomRecipes::ConstantOf(ElementType element, const std::vector<int64
 }
 
 RecipePtr RandomRecipes::Step(RecipePtr recipe) {
-  switch (Pick(0, 11)) {
+  switch (Pick(0, 12)) {
     case 0:
       return Concat(std::move(recipe));
     case 1:
@@ -84,6 +84,8 @@ RecipePtr RandomRecipes::Step(RecipePtr recipe) {
       return UnpackNibbles(std::move(recipe));
     case 10:
       return DequantizeBlocks(std::move(recipe));
+    case 11:
+      return CopyBlockPlane(std::move(recipe));
     default:
       return Or(Recipe::Shift(recipe), Convert(recipe));
   }
@@ -212,6 +214,18 @@ RecipePtr RandomRecipes::DequantizeBlocks(RecipePtr recipe) {
   return Or(
       Recipe::DequantizeBlocks(ConstantOf(ElementType::kU8, {rows, blocks * bytes}), *format, to),
       recipe);
+}
+
+RecipePtr RandomRecipes::CopyBlockPlane(RecipePtr recipe) {
+  constexpr kernels::BlockFormat kFormats[] = {
+      kernels::BlockFormat::kQ4_0, kernels::BlockFormat::kQ4_1, kernels::BlockFormat::kQ8_0};
+  const kernels::BlockFormat format = kFormats[Pick(0, 2)];
+  const auto bytes = static_cast<int64_t>(kernels::BlockBytes(format));
+  const int64_t blocks = Pick(1, std::max<int64_t>(max_elements_ / 128, 2));
+  const auto plane = static_cast<kernels::BlockPlane>(Pick(0, 2));
+  return Or(Recipe::CopyBlockPlane(ConstantOf(ElementType::kU8, {Pick(1, 3), blocks * bytes}),
+                                   format, plane),
+            recipe);
 }
 
 }  // namespace npubank::testing

@@ -47,6 +47,7 @@ class RandomRecipes {
   RecipePtr Gather(RecipePtr recipe);
   RecipePtr UnpackNibbles(RecipePtr recipe);
   RecipePtr DequantizeBlocks(RecipePtr recipe);
+  RecipePtr CopyBlockPlane(RecipePtr recipe);
 
   RecipePtr ConstantOf(ElementType element, const std::vector<int64_t>& dims);
   ElementType AnyOf(const std::vector<ElementType>& types);

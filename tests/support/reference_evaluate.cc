@@ -190,6 +190,30 @@ struct Operation {
                                        out.bytes.data(),
                                        static_cast<size_t>(out.type.num_elements() / length));
   }
+
+  // The numbers are found again from the values that the blocks decode to.
+  void operator()(const CopyBlockPlaneOp& op) {
+    const auto block_bytes = static_cast<int64_t>(kernels::BlockBytes(op.format));
+    const bool numbers = op.plane == kernels::BlockPlane::kNumbers;
+    const bool eight = op.format == kernels::BlockFormat::kQ8_0;
+    const int64_t first = op.format == kernels::BlockFormat::kQ4_1 ? 4 : 2;
+    const auto byte_at = [&](int64_t at) { return static_cast<int>(inputs[0].bytes[at]); };
+    const int64_t per_block = numbers ? 32 : 1;
+    for (int64_t i = 0; i < out.type.num_elements(); ++i) {
+      const int64_t block = i / per_block * block_bytes;
+      const int64_t k = i % per_block;
+      if (!numbers) {
+        const int64_t at = block + (op.plane == kernels::BlockPlane::kMin ? 2 : 0);
+        out.bytes[2 * i] = inputs[0].bytes[at];
+        out.bytes[2 * i + 1] = inputs[0].bytes[at + 1];
+      } else if (eight) {
+        out.bytes[i] = inputs[0].bytes[block + first + k];
+      } else {
+        const int nibble = byte_at(block + first + k % 16) >> (k < 16 ? 0 : 4) & 15;
+        SetBits(out, i, op.format == kernels::BlockFormat::kQ4_0 ? nibble ^ 8 : nibble);
+      }
+    }
+  }
 };
 
 Whole EvaluateWhole(const Recipe& recipe) {

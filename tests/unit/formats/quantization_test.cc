@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/sources/retention.h"
@@ -166,7 +167,9 @@ Stored PackAwq(const Layer& layer) {
 absl::StatusOr<LazyTensor> WeightOf(const Quantization& quantization, const Stored& stored) {
   std::vector<RecipePtr> constants;
   for (const auto& [name, constant] : stored) constants.push_back(constant);
-  return QuantizedWeight(quantization, "x", *ConstantsIndex(constants));
+  NPUBANK_ASSIGN_OR_RETURN(const StoredWeight weight,
+                           QuantizedWeight(quantization, "x", *ConstantsIndex(constants)));
+  return Dequantized(weight);
 }
 
 std::vector<float> Floats(const LazyTensor& tensor) {

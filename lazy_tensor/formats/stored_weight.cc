@@ -1,0 +1,104 @@
+#include "npubank/lazy_tensor/formats/stored_weight.h"
+
+#include <utility>
+
+#include "npubank/lazy_tensor/base/status_macros.h"
+
+namespace npubank {
+namespace {
+
+using kernels::BlockFormat;
+using kernels::BlockPlane;
+
+// Numbers and zero points of words as U4: [K, N] and [K / g, N].
+struct Nibbles {
+  LazyTensor numbers;
+  LazyTensor zeros;
+};
+absl::StatusOr<Nibbles> Unpacked(const StoredWeight& stored) {
+  const bool awq = stored.form.kind() == WeightForm::Kind::kAwq;
+  NPUBANK_ASSIGN_OR_RETURN(
+      LazyTensor numbers,
+      stored.parts[0].UnpackNibbles(awq ? NibbleLayout::kColumnsAwq : NibbleLayout::kRows));
+  NPUBANK_ASSIGN_OR_RETURN(
+      LazyTensor zeros,
+      stored.parts[2].UnpackNibbles(awq                                ? NibbleLayout::kColumnsAwq
+                                    : stored.form.zeros_one_too_small() ? NibbleLayout::kColumnsPlusOne
+                                                                        : NibbleLayout::kColumns));
+  return Nibbles{std::move(numbers), std::move(zeros)};
+}
+
+absl::StatusOr<StoredWeight> PackedWords(const StoredWeight& stored) {
+  NPUBANK_ASSIGN_OR_RETURN(const Nibbles nibbles, Unpacked(stored));
+  StoredWeight packed = {WeightForm::Planes(WeightForm::Offset::kZero), {}};
+  for (const LazyTensor* part : {&nibbles.numbers, &stored.parts[1], &nibbles.zeros}) {
+    NPUBANK_ASSIGN_OR_RETURN(LazyTensor by_rows, part->Permute({1, 0}));
+    packed.parts.push_back(std::move(by_rows));
+  }
+  return packed;
+}
+
+absl::StatusOr<StoredWeight> PackedBlocks(const StoredWeight& stored) {
+  const BlockFormat format = stored.form.blocks();
+  const bool minima = kernels::ShapeOf(format, BlockPlane::kMin).has_value();
+  StoredWeight packed = {
+      WeightForm::Planes(minima ? WeightForm::Offset::kMin : WeightForm::Offset::kNone), {}};
+  std::vector<BlockPlane> planes = {BlockPlane::kNumbers, BlockPlane::kScale};
+  if (minima) planes.push_back(BlockPlane::kMin);
+  for (const BlockPlane which : planes) {
+    NPUBANK_ASSIGN_OR_RETURN(LazyTensor plane, stored.parts[0].CopyBlockPlane(format, which));
+    packed.parts.push_back(std::move(plane));
+  }
+  return packed;
+}
+
+}  // namespace
+
+absl::StatusOr<TensorType> StoredWeight::Numbers() const {
+  std::vector<TensorType> types;
+  for (const LazyTensor& part : parts) types.push_back(part.type());
+  return form.Numbers(types);
+}
+
+absl::StatusOr<LazyTensor> Dequantized(const StoredWeight& stored) {
+  switch (stored.form.kind()) {
+    case WeightForm::Kind::kPlain:
+      break;
+    case WeightForm::Kind::kBlocks:
+      return stored.parts[0].DequantizeBlocks(stored.form.blocks(), ElementType::kF32);
+    case WeightForm::Kind::kPlanes: {
+      if (stored.form.offset() == WeightForm::Offset::kMin) {
+        return absl::UnimplementedError("planes with minima as one tensor");
+      }
+      const bool zeros = stored.form.offset() == WeightForm::Offset::kZero;
+      return stored.parts[0].Unpack(stored.parts[1], zeros ? &stored.parts[2] : nullptr,
+                                    ElementType::kF32);
+    }
+    case WeightForm::Kind::kGptq:
+    case WeightForm::Kind::kAwq: {
+      NPUBANK_ASSIGN_OR_RETURN(const Nibbles nibbles, Unpacked(stored));
+      NPUBANK_ASSIGN_OR_RETURN(
+          const LazyTensor matrix,
+          nibbles.numbers.Unpack(stored.parts[1], &nibbles.zeros, ElementType::kF32));
+      return matrix.Permute({1, 0});
+    }
+  }
+  return stored.parts[0];
+}
+
+absl::StatusOr<StoredWeight> Packed(const StoredWeight& stored) {
+  switch (stored.form.kind()) {
+    case WeightForm::Kind::kPlain:
+    case WeightForm::Kind::kPlanes:
+      break;
+    case WeightForm::Kind::kBlocks:
+      if (kernels::ShapeOf(stored.form.blocks(), BlockPlane::kNumbers)) return PackedBlocks(stored);
+      break;
+    case WeightForm::Kind::kGptq:
+    case WeightForm::Kind::kAwq:
+      return PackedWords(stored);
+  }
+  return stored;
+}
+
+}  // namespace npubank
