@@ -27,12 +27,17 @@ absl::Status CheckWeightFunctions(const Graph& graph, const DeviceTraits& device
   for (const GraphOp& op : graph.ops()) {
     for (uint32_t input : op.inputs) {
       const GraphValue& value = graph.value(input);
+      if (value.kind != ValueKind::kWeight || value.part != WeightPart::kWeight) continue;
+      const WeightForm& form = op.attributes.form;
       const ElementType element = value.type.element();
-      if (value.kind != ValueKind::kWeight || device.Has(op.kind, element)) continue;
+      if (device.Has(op.kind, form, element)) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("weight '", value.name, "' is ", value.type.ToString(),
+                       form.plain() ? "" : absl::StrCat(" (", form.ToString(), ")"),
                        " on the device, which has no ", OpKindName(op.kind), " over ",
-                       ElementTypeName(element), "; choose another weight format"));
+                       form.kind() == WeightForm::Kind::kBlocks ? form.ToString()
+                                                                : ElementTypeName(element),
+                       "; choose another weight format"));
     }
   }
   return absl::OkStatus();

@@ -3,7 +3,9 @@
 namespace npubank {
 
 std::optional<WeightFormat> WeightFormatFromName(absl::string_view name) {
+  if (name == "auto") return WeightFormat::kAuto;
   if (name == "keep") return WeightFormat::kKeep;
+  if (name == "packed") return WeightFormat::kPacked;
   if (name == "f32") return WeightFormat::kF32;
   if (name == "f16") return WeightFormat::kF16;
   if (name == "bf16") return WeightFormat::kBF16;

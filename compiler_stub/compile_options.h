@@ -20,14 +20,18 @@ namespace npubank {
 
 // How weights lie on the device.
 enum class WeightFormat {
+  // As the checkpoint stores them where the device has a function for that; else packed, else F16.
+  kAuto,
   // As the checkpoint stores them: nothing to transform, so nothing to copy where import works.
   kKeep,
+  // In planes of integers, scales and zero points, where those hold the values exactly.
+  kPacked,
   // The others: matrices transposed to [in, out], then converted; tables and norms converted.
   kF32,
   kF16,
   kBF16,
 };
-// "keep", "f32", "f16", "bf16".
+// "auto", "keep", "packed", "f32", "f16", "bf16".
 std::optional<WeightFormat> WeightFormatFromName(absl::string_view name);
 
 // How attention works through the query heads.

@@ -11,26 +11,26 @@
 #ifndef NPUBANK_COMPILER_STUB_DEVICE_TRAITS_H_
 #define NPUBANK_COMPILER_STUB_DEVICE_TRAITS_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "npubank/compiler_stub/blob/function_blob.h"
 #include "npubank/lazy_tensor/element_type.h"
+#include "npubank/lazy_tensor/weight_form.h"
 
 namespace npubank {
 
 struct DeviceTraits {
-  // An operation that takes a weight, and the element types it takes it in.
+  // An operation that takes a weight, and the forms it takes it in (weight_form.h).
   struct Functions {
     OpKind kind;
-    std::vector<ElementType> stored;
+    std::vector<ElementType> plain;
+    std::vector<kernels::BlockFormat> blocks = {};
+    std::vector<ElementType> planes = {};  // of their numbers
+    bool words = false;                    // GPTQ's and AWQ's
   };
-  std::vector<Functions> functions = {
-      {OpKind::kEmbed, {ElementType::kF32, ElementType::kF16, ElementType::kBF16}},
-      {OpKind::kRmsNorm, {ElementType::kF32, ElementType::kF16, ElementType::kBF16}},
-      {OpKind::kMatMul, {ElementType::kF32, ElementType::kF16, ElementType::kBF16}},
-  };
+  static std::vector<Functions> EveryFunction();
+  std::vector<Functions> functions = EveryFunction();
 
   // A power of two that every argument's address is to be a multiple of: so are the places of the arena,
   // at 64 bytes for less. Compile refuses more than kMostArgumentAlignment, a driver's page.
@@ -42,11 +42,8 @@ struct DeviceTraits {
   // itself, tensor by tensor, will ask.
   bool imports = true;
 
-  bool Has(OpKind kind, ElementType stored) const {
-    return std::any_of(functions.begin(), functions.end(), [&](const Functions& f) {
-      return f.kind == kind && std::find(f.stored.begin(), f.stored.end(), stored) != f.stored.end();
-    });
-  }
+  // `element` is the first part's.
+  bool Has(OpKind kind, const WeightForm& form, ElementType element) const;
 };
 
 }  // namespace npubank

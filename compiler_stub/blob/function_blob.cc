@@ -1,5 +1,6 @@
 #include "npubank/compiler_stub/blob/function_blob.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +15,7 @@
 namespace npubank {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;  // 1: plain weights only
 constexpr uint32_t kMaxArguments = 4096;
 constexpr uint32_t kMaxValues = 1u << 16;
 constexpr uint32_t kMaxOps = 1u << 16;
@@ -73,6 +74,12 @@ class FunctionReader {
     attributes.heads_per_kv_head = from.heads_per_kv_head();
     attributes.scale = from.scale();
     attributes.transposed = from.transposed();
+    const std::optional<WeightForm> form = WeightForm::FromNumber(from.form());
+    if (!form.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("operation '", op.name, "': weight form ", from.form(), " is not known"));
+    }
+    attributes.form = *form;
     return op;
   }
 
@@ -88,10 +95,13 @@ flatbuffers::Offset<fbs::Op> WriteOp(flatbuffers::FlatBufferBuilder& builder,
   return fbs::CreateOp(builder, static_cast<fbs::OpKind>(op.kind), name, inputs, op.output,
                        a.epsilon, frequencies, a.interleaved, static_cast<uint32_t>(a.head_dim),
                        static_cast<uint32_t>(a.heads), static_cast<uint32_t>(a.first_head),
-                       static_cast<uint32_t>(a.heads_per_kv_head), a.scale, a.transposed);
+                       static_cast<uint32_t>(a.heads_per_kv_head), a.scale, a.transposed,
+                       a.form.Number());
 }
 
 }  // namespace
+
+size_t WeightInputs(const FunctionOp& op) { return op.attributes.form.Parts().size(); }
 
 absl::StatusOr<Function> ReadFunctionBlob(absl::string_view bytes) {
   NPUBANK_ASSIGN_OR_RETURN(const auto root, FlatbufferRoot<fbs::Function>::Open(

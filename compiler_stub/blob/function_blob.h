@@ -13,6 +13,7 @@
 #ifndef NPUBANK_COMPILER_STUB_BLOB_FUNCTION_BLOB_H_
 #define NPUBANK_COMPILER_STUB_BLOB_FUNCTION_BLOB_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "npubank/lazy_tensor/shape.h"
+#include "npubank/lazy_tensor/weight_form.h"
 
 namespace npubank {
 
@@ -57,6 +59,7 @@ struct OpAttributes {
   int64_t heads_per_kv_head = 1;
   float scale = 1;
   bool transposed = false;
+  WeightForm form = {};  // of the weight, whose parts are inputs 1, 2, ...
 };
 
 struct FunctionOp {
@@ -66,6 +69,9 @@ struct FunctionOp {
   uint32_t output = 0;
   OpAttributes attributes;
 };
+
+// How many inputs the operation's weight takes: one, if it is plain.
+size_t WeightInputs(const FunctionOp& op);
 
 enum class ArgumentKind : uint8_t { kInput = 0, kOutput = 1 };
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "npubank/compiler_stub/blob/function_storage.h"
+#include "absl/types/span.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -223,24 +224,47 @@ absl::Status CheckAttributes(const FunctionOp& op, const Dimensions& dims) {
   return absl::OkStatus();
 }
 
+// The types of an operation's inputs, a weight's parts taken together as the numbers that they hold.
+absl::StatusOr<std::vector<TensorType>> OperandTypes(const Function& function,
+                                                     const FunctionOp& op) {
+  std::vector<TensorType> types;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    if (op.inputs[i] >= function.values.size())
+      return Invalid(absl::StrCat("input ", i, " is not a value"));
+    types.push_back(function.values[op.inputs[i]].type);
+  }
+  const WeightForm& form = op.attributes.form;
+  if (form.plain()) return types;
+  const size_t parts = WeightInputs(op);
+  const bool takes_forms = op.kind == OpKind::kEmbed || op.kind == OpKind::kMatMul;
+  if (!takes_forms || types.size() < 1 + parts) {
+    return Invalid(absl::StrCat("takes no weight of ", form.ToString(), " in ",
+                                types.empty() ? 0 : types.size() - 1, " inputs"));
+  }
+  if (form.by_rows() != (op.kind == OpKind::kEmbed || op.attributes.transposed)) {
+    return Invalid(absl::StrCat("the rows of ", form.ToString(), " lie the other way"));
+  }
+  NPUBANK_ASSIGN_OR_RETURN(types[1], form.Numbers(absl::MakeConstSpan(types).subspan(1, parts)));
+  types.erase(types.begin() + 2, types.begin() + 1 + static_cast<ptrdiff_t>(parts));
+  return types;
+}
+
 absl::Status CheckOp(const Function& function, const FunctionOp& op) {
   const OpRule* rule = FindRule(op.kind);
   if (rule == nullptr) {
     return Invalid(absl::StrCat("operation kind ", static_cast<int>(op.kind), " is not known"));
   }
-  if (op.inputs.size() < rule->required || op.inputs.size() > rule->allowed) {
-    return Invalid(absl::StrCat(op.inputs.size(), " inputs, where ", rule->name, " takes ",
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<TensorType> operands, OperandTypes(function, op));
+  if (operands.size() < rule->required || operands.size() > rule->allowed) {
+    return Invalid(absl::StrCat(operands.size(), " inputs, where ", rule->name, " takes ",
                                 rule->required, " to ", rule->allowed));
   }
   if (op.output >= function.values.size()) return Invalid("output is not a value");
   Dimensions dims;
-  for (size_t i = 0; i < op.inputs.size(); ++i) {
-    if (op.inputs[i] >= function.values.size())
-      return Invalid(absl::StrCat("input ", i, " is not a value"));
+  for (size_t i = 0; i < operands.size(); ++i) {
     Operand operand = rule->inputs[i];
     if (op.kind == OpKind::kMatMul && i == 1 && op.attributes.transposed) operand.dims = "NK";
-    NPUBANK_RETURN_IF_ERROR(
-        dims.Match(absl::StrCat("input ", i), operand, function.values[op.inputs[i]].type));
+    NPUBANK_RETURN_IF_ERROR(dims.Match(absl::StrCat("input ", i), operand, operands[i]));
   }
   NPUBANK_RETURN_IF_ERROR(dims.Match("output", rule->output, function.values[op.output].type));
   return CheckAttributes(op, dims);
@@ -362,8 +386,13 @@ absl::string_view OpKindName(OpKind kind) {
   return rule == nullptr ? absl::string_view("unknown") : rule->name;
 }
 
-bool OutputMayOverwrite(OpKind kind, size_t input) {
-  const OpRule* rule = FindRule(kind);
+bool OutputMayOverwrite(const FunctionOp& op, size_t input) {
+  const OpRule* rule = FindRule(op.kind);
+  const size_t parts = WeightInputs(op);
+  if (parts > 1 && input > 0) {
+    if (input <= parts) return false;
+    input -= parts - 1;
+  }
   return rule != nullptr && input < kMaxInputs && (rule->in_place >> input & 1) != 0;
 }
 

@@ -38,9 +38,10 @@ absl::string_view OpKindName(OpKind kind);
 // when that input is not needed afterwards:
 //   RmsNorm 0, Rope 0, Softmax 0, SiluMul 0 1, Add 0 1, MatMul 2 (the addend),
 //   CacheWrite 1 and AttentionMix 3 (`out`), which always lie on it.
+// Of an operation over a weight in parts the parts count as one: MatMul 2 is what follows them.
 // An operation that overwrites one input must not have it as another input too, Add and SiluMul
 // aside, which work element by element.
-bool OutputMayOverwrite(OpKind kind, size_t input);
+bool OutputMayOverwrite(const FunctionOp& op, size_t input);
 
 // A name that messages, the graph extension and maps can take: 1 to 255 characters, none of
 // control.

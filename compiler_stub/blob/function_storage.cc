@@ -95,7 +95,7 @@ class StorageChecker {
         return absl::InvalidArgumentError(
             absl::StrCat("the output must lie on input ", i, " '", Name(op.inputs[i]), "'"));
       }
-      if (same && (!OutputMayOverwrite(op.kind, i) || uses_left_[op.inputs[i]] != 0)) {
+      if (same && (!OutputMayOverwrite(op, i) || uses_left_[op.inputs[i]] != 0)) {
         return absl::InvalidArgumentError(
             absl::StrCat("the output must not lie on input ", i, " '", Name(op.inputs[i]), "'"));
       }

@@ -113,17 +113,8 @@ flatbuffers::Offset<fbs::Call> WriteCall(flatbuffers::FlatBufferBuilder& builder
 }  // namespace
 
 std::string SubmodelWeight::ToString() const {
-  switch (part) {
-    case WeightPart::kWeight:
-      return name;
-    case WeightPart::kScale:
-      return name + " (scale)";
-    case WeightPart::kZero:
-      return name + " (zero)";
-    case WeightPart::kMin:
-      return name + " (min)";
-  }
-  return name + " (unknown part)";
+  if (part == WeightPart::kWeight) return name;
+  return absl::StrCat(name, " (", WeightPartName(part), ")");
 }
 
 std::vector<uint32_t> Call::Closure() const {

@@ -18,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "npubank/compiler_stub/blob/function_blob.h"
 #include "npubank/lazy_tensor/shape.h"
+#include "npubank/lazy_tensor/weight_form.h"
 
 namespace npubank {
 
@@ -41,9 +42,7 @@ struct SubmodelFunction {
   Function function;  // the same, read
 };
 
-// One part of a stored weight, bound to an argument of its own. Today's functions compute with whole
-// weights: the part kWeight alone.
-enum class WeightPart : uint8_t { kWeight = 0, kScale = 1, kZero = 2, kMin = 3 };
+// One part of a stored weight (weight_form.h), bound to an argument of its own.
 struct SubmodelWeight {
   std::string name;  // of the stored weight
   WeightPart part = WeightPart::kWeight;

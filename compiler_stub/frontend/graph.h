@@ -7,7 +7,8 @@
 //   graph.AddOutput(y);
 //
 // Single assignment: every value is made once, by an operation or as an input, a weight or a state,
-// and before it is used. A weight is a parameter: it has a name and a lazy tensor, no bytes. A state is
+// and before it is used. A weight is a parameter: it has a name and a lazy tensor, no bytes; one in parts is a value per
+// part, and what takes it takes them one after the other (weight_form.h). A state is
 // memory that lives from run to run; the value that a CacheWrite makes is the same memory
 // afterwards (Root says which). Plain data behind a few makers: shapes are the maker's duty, and
 // checked with each function (function_check.h). Threads: none of its own.
@@ -32,6 +33,7 @@ struct GraphValue {
   TensorType type;
   ValueKind kind = ValueKind::kComputed;
   std::optional<LazyTensor> weight;
+  WeightPart part = WeightPart::kWeight;  // of the stored weight that has the name
 };
 
 // Numbers of values, as in a Function; `output` is the value it makes.
@@ -41,7 +43,7 @@ class Graph {
  public:
   uint32_t AddInput(std::string name, TensorType type);
   uint32_t AddState(std::string name, TensorType type);
-  uint32_t AddWeight(std::string name, LazyTensor weight);
+  uint32_t AddWeight(std::string name, LazyTensor weight, WeightPart part = WeightPart::kWeight);
   // The result has the operation's name.
   uint32_t AddOp(OpKind kind, std::string name, std::vector<uint32_t> inputs, TensorType type,
                  OpAttributes attributes = {});

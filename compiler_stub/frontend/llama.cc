@@ -1,101 +1,36 @@
 #include "npubank/compiler_stub/frontend/llama.h"
 
 #include <cmath>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "npubank/compiler_stub/frontend/weights.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 namespace {
 
-std::optional<ElementType> TargetElement(WeightFormat format) {
-  switch (format) {
-    case WeightFormat::kKeep:
-      return std::nullopt;
-    case WeightFormat::kF32:
-      return ElementType::kF32;
-    case WeightFormat::kF16:
-      return ElementType::kF16;
-    case WeightFormat::kBF16:
-      return ElementType::kBF16;
-  }
-  return std::nullopt;
-}
-
-// Makes weights: finds a tensor, checks it against the config, and puts what its format asks for on
-// top.
-class Weights {
- public:
-  Weights(const Checkpoint& model, WeightFormat format)
-      : model_(model), element_(TargetElement(format)) {}
-
-  // Matrices stay [out, in] as stored, or are transposed to [in, out].
-  bool keep() const { return !element_.has_value(); }
-
-  absl::StatusOr<LazyTensor> Matrix(absl::string_view name, int64_t out, int64_t in) const {
-    NPUBANK_ASSIGN_OR_RETURN(LazyTensor stored, Stored(name, {out, in}));
-    if (keep()) return stored;
-    NPUBANK_ASSIGN_OR_RETURN(LazyTensor transposed, stored.Permute({1, 0}));
-    return Converted(name, transposed, *element_);
-  }
-
-  // Rows that are looked up: never transposed.
-  absl::StatusOr<LazyTensor> Table(absl::string_view name, int64_t rows, int64_t columns) const {
-    NPUBANK_ASSIGN_OR_RETURN(LazyTensor stored, Stored(name, {rows, columns}));
-    if (keep()) return stored;
-    return Converted(name, stored, *element_);
-  }
-
-  // Norm weights are tiny, so they take the exact type.
-  absl::StatusOr<LazyTensor> Norm(absl::string_view name, int64_t size) const {
-    NPUBANK_ASSIGN_OR_RETURN(LazyTensor stored, Stored(name, {size}));
-    if (keep()) return stored;
-    return Converted(name, stored, ElementType::kF32);
-  }
-
- private:
-  absl::StatusOr<LazyTensor> Stored(absl::string_view name, std::vector<int64_t> dims) const {
-    NPUBANK_ASSIGN_OR_RETURN(LazyTensor tensor, model_.Tensor(name));
-    NPUBANK_ASSIGN_OR_RETURN(const Shape expected, Shape::Create(dims));
-    const TensorType& type = tensor.type();
-    if (type.shape() != expected) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' is ", type.ToString(),
-                                                     "; the config asks for ",
-                                                     expected.ToString()));
-    }
-    return tensor;
-  }
-
-  static absl::StatusOr<LazyTensor> Converted(absl::string_view name, const LazyTensor& tensor,
-                                              ElementType to) {
-    absl::StatusOr<LazyTensor> converted = tensor.Convert(to);
-    if (converted.ok()) return converted;
-    return Annotate(converted.status(), absl::StrCat("tensor '", name, "'"));
-  }
-
-  const Checkpoint& model_;
-  std::optional<ElementType> element_;
-};
-
 class LlamaBuilder {
  public:
   LlamaBuilder(const Checkpoint& model, const CompileOptions& options)
-      : config_(model.config()), options_(options), weights_(model, options.weights) {}
+      : config_(model.config()), options_(options), weights_(model, options) {}
 
   absl::StatusOr<Graph> Build() {
     const uint32_t tokens = graph_.AddInput("tokens", Type(ElementType::kI32, {options_.chunk}));
     span_ = graph_.AddInput("span", Type(ElementType::kI32, {2}));
     const int64_t hidden_size = config_.hidden_size;
-    const uint32_t table =
+    const Operands table =
         Weight("model.embed_tokens.weight",
-               weights_.Table("model.embed_tokens.weight", config_.vocab_size, hidden_size));
+               weights_.Table("model.embed_tokens.weight", config_.vocab_size, hidden_size,
+                              config_.tied_embeddings));
     if (!status_.ok()) return status_;
-    uint32_t hidden = Op(OpKind::kEmbed, "embed", {tokens, table}, Rows(hidden_size));
+    OpAttributes attributes;
+    attributes.form = table.form;
+    uint32_t hidden =
+        Op(OpKind::kEmbed, "embed", Over(tokens, table), Rows(hidden_size), attributes);
     for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
       layer_ = absl::StrCat("layers.", layer, ".");
       hidden = Attention(hidden);
@@ -109,6 +44,13 @@ class LlamaBuilder {
   }
 
  private:
+  // A weight's values in the graph.
+  struct Operands {
+    WeightForm form;
+    bool transposed = false;
+    std::vector<uint32_t> values;
+  };
+
   uint32_t Attention(uint32_t hidden) {
     const int64_t head_dim = config_.head_dim;
     const int64_t query = config_.num_heads * head_dim;
@@ -165,40 +107,41 @@ class LlamaBuilder {
     return Op(OpKind::kAdd, "mlp_add", {hidden, down}, Rows(config_.hidden_size));
   }
 
-  void Head(uint32_t hidden, uint32_t table) {
+  void Head(uint32_t hidden, const Operands& table) {
     const int64_t vocabulary = config_.vocab_size;
     const TensorType row = Type(ElementType::kF32, {1, config_.hidden_size});
     const uint32_t last = Op(OpKind::kSelectLast, "select_last", {hidden, span_}, row);
     const uint32_t x = Norm("final_norm", "model.norm", last, 1);
     // A tied head is the embedding table itself, [V, D], so that the bank holds it once.
-    OpAttributes attributes;
-    attributes.transposed = config_.tied_embeddings || weights_.keep();
-    const uint32_t head =
+    const Operands head =
         config_.tied_embeddings
             ? table
             : Weight("lm_head.weight",
                      weights_.Matrix("lm_head.weight", vocabulary, config_.hidden_size));
     if (!status_.ok()) return;
-    graph_.AddOutput(Op(OpKind::kMatMul, "logits", {x, head},
-                        Type(ElementType::kF32, {1, vocabulary}), attributes));
+    graph_.AddOutput(MatMul("logits", x, head, Type(ElementType::kF32, {1, vocabulary})));
   }
 
   uint32_t Norm(absl::string_view name, absl::string_view tensor, uint32_t x, int64_t rows) {
     const std::string weight_name = TensorName(tensor);
-    const uint32_t weight = Weight(weight_name, weights_.Norm(weight_name, config_.hidden_size));
+    const Operands weight = Weight(weight_name, weights_.Norm(weight_name, config_.hidden_size));
     OpAttributes attributes;
     attributes.epsilon = static_cast<float>(config_.rms_norm_eps);
-    return Op(OpKind::kRmsNorm, name, {x, weight},
+    return Op(OpKind::kRmsNorm, name, Over(x, weight),
               Type(ElementType::kF32, {rows, config_.hidden_size}), attributes);
   }
 
   uint32_t MatMul(absl::string_view name, absl::string_view tensor, uint32_t x, int64_t in,
                   int64_t out) {
     const std::string weight_name = TensorName(tensor);
-    const uint32_t weight = Weight(weight_name, weights_.Matrix(weight_name, out, in));
+    return MatMul(name, x, Weight(weight_name, weights_.Matrix(weight_name, out, in)), Rows(out));
+  }
+
+  uint32_t MatMul(absl::string_view name, uint32_t x, const Operands& weight, TensorType type) {
     OpAttributes attributes;
-    attributes.transposed = weights_.keep();
-    return Op(OpKind::kMatMul, name, {x, weight}, Rows(out), attributes);
+    attributes.transposed = weight.transposed;
+    attributes.form = weight.form;
+    return Op(OpKind::kMatMul, name, Over(x, weight), std::move(type), attributes);
   }
 
   uint32_t Rope(absl::string_view name, uint32_t x, int64_t columns) {
@@ -227,10 +170,23 @@ class LlamaBuilder {
   }
 
   // The first error stays in status_; building goes on with value 0 until a caller looks.
-  uint32_t Weight(absl::string_view name, absl::StatusOr<LazyTensor> tensor) {
-    if (tensor.ok()) return graph_.AddWeight(std::string(name), *std::move(tensor));
-    status_.Update(tensor.status());
-    return 0;
+  Operands Weight(absl::string_view name, absl::StatusOr<OperandWeight> weight) {
+    status_.Update(weight.status());
+    if (!weight.ok()) return {WeightForm(), false, {0}};
+    Operands operands = {weight->form, weight->transposed, {}};
+    const std::vector<WeightPart> parts = weight->form.Parts();
+    for (size_t i = 0; i < parts.size(); ++i) {
+      operands.values.push_back(
+          graph_.AddWeight(std::string(name), std::move(weight->parts[i]), parts[i]));
+    }
+    return operands;
+  }
+
+  // The inputs of an operation on x over a weight.
+  static std::vector<uint32_t> Over(uint32_t x, const Operands& weight) {
+    std::vector<uint32_t> inputs = {x};
+    inputs.insert(inputs.end(), weight.values.begin(), weight.values.end());
+    return inputs;
   }
 
   TensorType Type(ElementType element, std::vector<int64_t> dims) {

@@ -167,11 +167,11 @@ class BodyBuilder {
       plan.inputs.push_back(Local(op.inputs[i]));
       // A mix adds its heads to the others' result, shared or not shared memory otherwise.
       const bool may = options_.reuse || op.kind == OpKind::kAttentionMix;
-      if (may && OutputMayOverwrite(op.kind, i)) plan.in_place.push_back(static_cast<int>(i));
+      if (may && OutputMayOverwrite(op, i)) plan.in_place.push_back(static_cast<int>(i));
     }
     plan.outputs = {Local(op.output)};
     plan.is_add = op.kind == OpKind::kAdd;
-    plan.can_accumulate = op.kind == OpKind::kMatMul && op.inputs.size() == 2;
+    plan.can_accumulate = op.kind == OpKind::kMatMul && op.inputs.size() == 1 + WeightInputs(op);
     return plan;
   }
 
@@ -232,9 +232,13 @@ class BodyBuilder {
     FunctionArgument argument;
     argument.kind = kind;
     argument.type = graph_.value((first().*values)[i]).type;
-    argument.name = graph_.value((first().*values)[i]).name;
+    const GraphValue& value = graph_.value((first().*values)[i]);
+    argument.name = value.name;
     for (const PartitionCall* call : calls_) {
       argument.name = CommonName(argument.name, graph_.value((call->*values)[i]).name);
+    }
+    if (value.part != WeightPart::kWeight) {
+      absl::StrAppend(&argument.name, " (", WeightPartName(value.part), ")");
     }
     if (argument.name.empty()) argument.name = kind == ArgumentKind::kInput ? "input" : "output";
     // Two parameters can have the same in common.

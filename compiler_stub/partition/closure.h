@@ -31,7 +31,7 @@ class Closures {
     const auto next = static_cast<uint32_t>(weights_.size());
     const auto [known, added] = numbers_.emplace(weight, next);
     if (added) {
-      weights_.push_back({graph_.value(weight).name, WeightPart::kWeight});
+      weights_.push_back({graph_.value(weight).name, graph_.value(weight).part});
       values_.push_back(weight);
     }
     return {BindingKind::kWeight, known->second};

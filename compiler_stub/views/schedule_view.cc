@@ -103,7 +103,7 @@ PlanGraph FunctionGraph(const Function& function) {
     plan.inputs.assign(op.inputs.begin(), op.inputs.end());
     plan.outputs = {static_cast<int>(op.output)};
     for (size_t i = 0; i < op.inputs.size(); ++i)
-      if (OutputMayOverwrite(op.kind, i)) plan.in_place.push_back(static_cast<int>(i));
+      if (OutputMayOverwrite(op, i)) plan.in_place.push_back(static_cast<int>(i));
     graph.ops.push_back(std::move(plan));
   }
   return graph;

@@ -114,6 +114,9 @@ class Program::Execution {
     return std::clamp<int64_t>(SpanOf(*program_.span_).count, 0, rows);
   }
 
+  // The weight of an operation that takes one, as input 1 and those after it.
+  WeightOperand Parts(const FunctionOp& op) const;
+
   bool RunOp(const FunctionOp& op) const;
   bool RunEmbed(const FunctionOp& op) const;
   bool RunMatMul(const FunctionOp& op) const;
@@ -128,10 +131,29 @@ class Program::Execution {
   absl::Span<uint8_t* const> arguments_;
 };
 
+WeightOperand Program::Execution::Parts(const FunctionOp& op) const {
+  WeightOperand w;
+  w.form = op.attributes.form;
+  std::vector<TensorType> types;
+  for (size_t i = 0; i < WeightInputs(op); ++i) {
+    const FunctionValue& part = Input(op, 1 + i);
+    w.parts[i] = Data(part);
+    types.push_back(part.type);
+  }
+  const absl::StatusOr<TensorType> numbers = w.form.Numbers(types);  // checked with the function
+  w.element = types[0].element();
+  w.rows = numbers->shape().dim(0);
+  w.columns = numbers->shape().dim(1);
+  if (types.size() > 1) {
+    w.scale = types[1].element();
+    w.groups = types[1].shape().dim(w.form.by_rows() ? 1 : 0);
+  }
+  return w;
+}
+
 bool Program::Execution::RunEmbed(const FunctionOp& op) const {
-  const FunctionValue& table = Input(op, 1);
   return Embed(reinterpret_cast<const int32_t*>(Data(Input(op, 0))), Counting(Dim(Input(op, 0), 0)),
-               Data(table), table.type.element(), Dim(table, 0), Dim(table, 1), Out(op));
+               Parts(op), Out(op));
 }
 
 bool Program::Execution::RunMatMul(const FunctionOp& op) const {
@@ -142,9 +164,12 @@ bool Program::Execution::RunMatMul(const FunctionOp& op) const {
   m.depth = Dim(Input(op, 0), 1);
   m.weight = Data(weight);
   m.element = weight.type.element();
+  const WeightOperand parts = Parts(op);
+  if (!parts.form.plain()) m.parts = &parts;
   m.transposed = op.attributes.transposed;
   m.columns = Dim(Value(op.output), 1);
-  m.addend = op.inputs.size() > 2 ? In(op, 2) : nullptr;
+  const size_t addend = 1 + WeightInputs(op);
+  m.addend = op.inputs.size() > addend ? In(op, addend) : nullptr;
   m.out = Out(op);
   MatMul(m);
   return true;

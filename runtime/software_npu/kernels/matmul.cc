@@ -1,6 +1,8 @@
 #include "npubank/runtime/software_npu/kernels/matmul.h"
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "npubank/runtime/software_npu/kernels/worker_pool.h"
 
@@ -70,7 +72,7 @@ HWY_INLINE void DotColumns(const MatMulOperands& m, const Weight* w, int64_t row
   for (; row < end; ++row) DotTileInto<1, C>(m, w, row, column);
 }
 
-void DotStrip(const MatMulOperands& m, int64_t row, int64_t row_end, int64_t column,
+void DotPanel(const MatMulOperands& m, int64_t row, int64_t row_end, int64_t column,
               int64_t column_end) {
   WithWeight(m.weight, m.element, [&](const auto* w) {
     // Few rows: more columns at once, so that the additions do not wait for each other.
@@ -85,6 +87,28 @@ void DotStrip(const MatMulOperands& m, int64_t row, int64_t row_end, int64_t col
     }
     for (; column < column_end; ++column) DotColumns<1>(m, w, row, row_end, column);
   });
+}
+
+// Rows of a weight in parts that are decoded at once: as many as stay in the second cache.
+constexpr int64_t kPanelBytes = 128 * 1024;
+constexpr int64_t kPanelRows = 8;
+
+void DotStrip(const MatMulOperands& m, int64_t row, int64_t row_end, int64_t column,
+              int64_t column_end) {
+  if (m.parts == nullptr) return DotPanel(m, row, row_end, column, column_end);
+  const int64_t row_bytes = m.depth * static_cast<int64_t>(sizeof(float));
+  const int64_t most = kPanelRows * row_bytes <= kPanelBytes ? kPanelRows : kTileColumns;
+  std::vector<float> numbers(static_cast<size_t>(most * m.depth));
+  for (; column < column_end; column += most) {
+    const int64_t count = std::min(most, column_end - column);
+    DecodeRows(*m.parts, column, count, numbers.data());
+    MatMulOperands panel = m;
+    panel.weight = numbers.data();
+    panel.element = ElementType::kF32;
+    panel.out += column;
+    if (panel.addend != nullptr) panel.addend += column;
+    DotPanel(panel, row, row_end, 0, count);
+  }
 }
 
 // ---- weight [depth, columns]: sums of scaled weight rows ----
@@ -140,9 +164,19 @@ void RowStrip(const MatMulOperands& m, int64_t row, int64_t, int64_t column, int
   alignas(64) float sums[kRowStrip];
   const int64_t width = column_end - column;
   std::fill_n(sums, width, 0.0f);
-  WithWeight(m.weight, m.element, [&](const auto* w) {
-    AddScaled(m.x + row * m.depth, w + column, m.depth, m.columns, width, sums);
-  });
+  const float* const x = m.x + row * m.depth;
+  if (m.parts != nullptr) {
+    WordDecoder words(*m.parts, column, width);
+    std::vector<float> numbers(static_cast<size_t>(kDepthStep * width));
+    for (int64_t k = 0; k < m.depth; k += kDepthStep) {
+      words.Decode(k, kDepthStep, numbers.data());
+      AddScaled(x + k, numbers.data(), kDepthStep, width, width, sums);
+    }
+  } else {
+    WithWeight(m.weight, m.element, [&](const auto* w) {
+      AddScaled(x, w + column, m.depth, m.columns, width, sums);
+    });
+  }
   StoreRow(m, row, column, width, sums);
 }
 
@@ -203,15 +237,27 @@ void BlockStrip(const MatMulOperands& m, int64_t row, int64_t row_end, int64_t c
                 int64_t column_end) {
   alignas(64) BlockSums sums;
   const int64_t width = column_end - column;
+  std::optional<WordDecoder> words;
+  std::vector<float> numbers;
+  if (m.parts != nullptr) {
+    words.emplace(*m.parts, column, width);
+    numbers.resize(static_cast<size_t>(kBlockDepth * width));
+  }
   for (; row < row_end; row += kBlockRows) {
     const int64_t rows = std::min(kBlockRows, row_end - row);
     for (int64_t r = 0; r < rows; ++r) std::fill_n(sums[r], width, 0.0f);
-    WithWeight(m.weight, m.element, [&](const auto* w) {
-      for (int64_t k = 0; k < m.depth; k += kBlockDepth) {
-        AddBlock(m.x + row * m.depth + k, m.depth, rows, w + k * m.columns + column, m.columns,
-                 std::min(kBlockDepth, m.depth - k), width, sums);
+    for (int64_t k = 0; k < m.depth; k += kBlockDepth) {
+      const float* const x = m.x + row * m.depth + k;
+      const int64_t depth = std::min(kBlockDepth, m.depth - k);
+      if (words.has_value()) {
+        words->Decode(k, depth, numbers.data());
+        AddBlock(x, m.depth, rows, numbers.data(), width, depth, width, sums);
+        continue;
       }
-    });
+      WithWeight(m.weight, m.element, [&](const auto* w) {
+        AddBlock(x, m.depth, rows, w + k * m.columns + column, m.columns, depth, width, sums);
+      });
+    }
     for (int64_t r = 0; r < rows; ++r) StoreRow(m, row + r, column, width, sums[r]);
   }
 }

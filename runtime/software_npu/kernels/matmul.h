@@ -2,6 +2,7 @@
 //
 //   MatMul({x, rows, depth, weight, ElementType::kBF16, /*transposed=*/true, columns, addend,
 //   out});
+//   MatMul({.x = x, ..., .parts = &stored, .transposed = true, ...});   // decoded, a tile at a time
 //
 // out[r,c] = (addend[r,c] +) the sum over k of x[r,k] * w[k,c], in F32. The sum of one output has
 // one order, whatever the number of rows and of threads, so a row comes out bit-equal in a prefill
@@ -18,6 +19,7 @@
 #include <cstdint>
 
 #include "npubank/lazy_tensor/element_type.h"
+#include "npubank/runtime/software_npu/kernels/weight_operand.h"
 
 namespace npubank::software_npu {
 
@@ -31,6 +33,9 @@ struct MatMulOperands {
   int64_t columns = 0;
   const float* addend = nullptr;  // or null
   float* out = nullptr;
+  // A weight in parts, instead of `weight`: by rows where it is transposed, else in words. Each tile is
+  // decoded once for all rows of x; the sums are those over the same numbers in F32.
+  const WeightOperand* parts = nullptr;
 };
 
 void MatMul(const MatMulOperands& operands);

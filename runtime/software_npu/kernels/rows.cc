@@ -46,14 +46,15 @@ namespace npubank::software_npu {
 
 HWY_EXPORT(ScaleWeights);
 
-bool Embed(const int32_t* ids, int64_t rows, const void* table, ElementType element,
-           int64_t vocabulary, int64_t width, float* out) {
+bool Embed(const int32_t* ids, int64_t rows, const WeightOperand& table, float* out) {
   for (int64_t r = 0; r < rows; ++r) {
-    if (ids[r] < 0 || ids[r] >= vocabulary) return false;
+    if (ids[r] < 0 || ids[r] >= table.rows) return false;
   }
+  const int64_t width = table.columns;
   WorkerPool::Get().ForEach(rows, [&](int64_t r) {
+    if (!table.form.plain()) return DecodeRows(table, ids[r], 1, out + r * width);
     HWY_DYNAMIC_DISPATCH(ScaleWeights)
-    (table, element, ids[r] * width, width, nullptr, 1.0f, out + r * width);
+    (table.parts[0], table.element, ids[r] * width, width, nullptr, 1.0f, out + r * width);
   });
   return true;
 }

@@ -1,6 +1,7 @@
 // The operations that work on each row by itself.
 //
-// Activations are F32, dense, `rows` rows; weights are F32, F16 or BF16. Inputs may be the output
+// Activations are F32, dense, `rows` rows; weights are F32, F16 or BF16, tables
+// of any form that lies by rows. Inputs may be the output
 // where function_check.cc says so. Each row's result depends on that row alone.
 #ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_KERNELS_ROWS_H_
 #define NPUBANK_RUNTIME_SOFTWARE_NPU_KERNELS_ROWS_H_
@@ -9,12 +10,12 @@
 
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/element_type.h"
+#include "npubank/runtime/software_npu/kernels/weight_operand.h"
 
 namespace npubank::software_npu {
 
 // out[r] = table[ids[r]]. False when an id is not a row of the table.
-bool Embed(const int32_t* ids, int64_t rows, const void* table, ElementType element,
-           int64_t vocabulary, int64_t width, float* out);
+bool Embed(const int32_t* ids, int64_t rows, const WeightOperand& table, float* out);
 
 void RmsNorm(const float* x, int64_t rows, int64_t width, const void* weight, ElementType element,
              float epsilon, float* out);

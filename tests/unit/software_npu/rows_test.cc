@@ -10,6 +10,11 @@
 namespace npubank::software_npu {
 namespace {
 
+WeightOperand Table(const std::vector<uint8_t>& bytes, ElementType element, int64_t rows,
+                    int64_t columns) {
+  return {.parts = {bytes.data()}, .element = element, .rows = rows, .columns = columns};
+}
+
 class WeightedRowsTest : public ::testing::TestWithParam<ElementType> {};
 
 TEST_P(WeightedRowsTest, EmbedTakesRowsOfTheTable) {
@@ -17,7 +22,7 @@ TEST_P(WeightedRowsTest, EmbedTakesRowsOfTheTable) {
   const std::vector<uint8_t> bytes = Encode(table, GetParam());
   const std::vector<int32_t> ids = {4, 0, 4};
   std::vector<float> out(3 * 37);
-  ASSERT_TRUE(Embed(ids.data(), 3, bytes.data(), GetParam(), 5, 37, out.data()));
+  ASSERT_TRUE(Embed(ids.data(), 3, Table(bytes, GetParam(), 5, 37), out.data()));
   for (size_t r = 0; r < 3; ++r) {
     for (size_t i = 0; i < 37; ++i) {
       EXPECT_EQ(out[r * 37 + i], table[static_cast<size_t>(ids[r]) * 37 + i]);
@@ -29,7 +34,7 @@ TEST_P(WeightedRowsTest, EmbedRefusesIdsThatAreNotInTheTable) {
   const std::vector<uint8_t> bytes = Encode(RandomQuarters(5 * 4, 1), GetParam());
   std::vector<float> out(4);
   for (int32_t id : {-1, 5, INT32_MIN, INT32_MAX}) {
-    EXPECT_FALSE(Embed(&id, 1, bytes.data(), GetParam(), 5, 4, out.data())) << id;
+    EXPECT_FALSE(Embed(&id, 1, Table(bytes, GetParam(), 5, 4), out.data())) << id;
   }
 }
 

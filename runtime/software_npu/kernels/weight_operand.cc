@@ -1,0 +1,141 @@
+#include "npubank/runtime/software_npu/kernels/weight_operand.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "npubank/lazy_tensor/kernels/blocks.h"
+#include "npubank/lazy_tensor/kernels/convert.h"
+#include "npubank/lazy_tensor/kernels/dequantize.h"
+#include "npubank/lazy_tensor/kernels/packing.h"
+
+namespace npubank::software_npu {
+namespace {
+
+constexpr int64_t kNumbersInWord = 8;
+
+// Elements [first, first + count) of a tensor as F32. Four-bit ones may start within a byte.
+void Widen(ElementType element, const uint8_t* from, int64_t first, int64_t count, float* out) {
+  const int bits = BitWidth(element);
+  if (bits == 4 && first % 2 != 0 && count > 0) {
+    const auto high = static_cast<uint8_t>(from[first / 2] >> 4);
+    kernels::Convert(element, &high, ElementType::kF32, out, 1);
+    ++first, --count, ++out;
+  }
+  kernels::Convert(element, from + first * bits / 8, ElementType::kF32, out,
+                   static_cast<size_t>(count));
+}
+
+// A row of planes: numbers and scales, and the zero points or minima, of one row.
+class PlaneRows {
+ public:
+  explicit PlaneRows(const WeightOperand& w)
+      : w_(w), group_(w.columns / w.groups), scales_(static_cast<size_t>(w.groups)) {
+    if (w.form.offset() != WeightForm::Offset::kNone) offsets_.resize(scales_.size());
+  }
+
+  void Decode(int64_t row, float* out) {
+    Widen(w_.scale, w_.parts[1], row * w_.groups, w_.groups, scales_.data());
+    const bool zeros = w_.form.offset() == WeightForm::Offset::kZero;
+    if (!offsets_.empty()) {
+      Widen(zeros ? w_.element : w_.scale, w_.parts[2], row * w_.groups, w_.groups,
+            offsets_.data());
+    }
+    Dequantize(row * w_.columns, zeros ? offsets_.data() : nullptr, out);
+    if (w_.form.offset() == WeightForm::Offset::kMin) AddMinima(out);
+  }
+
+ private:
+  void Dequantize(int64_t first, const float* zeros, float* out) const {
+    kernels::QuantizedRun run{.type = w_.element, .scales = scales_.data(), .zeros = zeros,
+                              .group = static_cast<size_t>(group_)};
+    int64_t skipped = 0;
+    if (BitWidth(w_.element) == 4 && first % 2 != 0) {
+      const auto high = static_cast<uint8_t>(w_.parts[0][first / 2] >> 4);
+      run.weights = &high;
+      kernels::Dequantize(run, ElementType::kF32, out, 1);
+      skipped = 1;
+    }
+    run.weights = w_.parts[0] + (first + skipped) * BitWidth(w_.element) / 8;
+    run.scales += skipped / group_;
+    if (zeros != nullptr) run.zeros += skipped / group_;
+    run.first = static_cast<size_t>(skipped % group_);
+    if (skipped < w_.columns) {
+      kernels::Dequantize(run, ElementType::kF32, out + skipped,
+                          static_cast<size_t>(w_.columns - skipped));
+    }
+  }
+
+  void AddMinima(float* out) const {
+    for (const float minimum : offsets_) {
+      for (int64_t i = 0; i < group_; ++i) *out++ += minimum;
+    }
+  }
+
+  const WeightOperand& w_;
+  const int64_t group_;
+  std::vector<float> scales_;
+  std::vector<float> offsets_;
+};
+
+}  // namespace
+
+void DecodeRows(const WeightOperand& w, int64_t first, int64_t count, float* out) {
+  if (w.form.kind() == WeightForm::Kind::kBlocks) {
+    const kernels::BlockFormat format = w.form.blocks();
+    const size_t blocks = static_cast<size_t>(w.columns) / kernels::BlockLength(format);
+    kernels::DequantizeBlocks(
+        format, w.parts[0] + static_cast<size_t>(first) * blocks * kernels::BlockBytes(format),
+        ElementType::kF32, out, blocks * static_cast<size_t>(count));
+    return;
+  }
+  PlaneRows rows(w);
+  for (int64_t row = first; row < first + count; ++row, out += w.columns) rows.Decode(row, out);
+}
+
+WordDecoder::WordDecoder(const WeightOperand& w, int64_t column, int64_t width)
+    : w_(w),
+      column_(column),
+      width_(width),
+      group_rows_(w.rows / w.groups),
+      scales_(static_cast<size_t>(width)),
+      zeros_(static_cast<size_t>(width)),
+      nibbles_(static_cast<size_t>(width / 2 * kNumbersInWord)) {}
+
+void WordDecoder::UseGroupOf(int64_t row) {
+  if (row / group_rows_ == group_) return;
+  group_ = row / group_rows_;
+  const int64_t first = group_ * w_.columns + column_;
+  Widen(w_.scale, w_.parts[1], first, width_, scales_.data());
+  const uint8_t* const words = w_.parts[2] + first / 2;
+  const auto count = static_cast<size_t>(width_ / kNumbersInWord);
+  const uint8_t* zeros = nibbles_.data();
+  if (w_.form.kind() == WeightForm::Kind::kAwq) {
+    kernels::AwqToU4(words, count, nibbles_.data());
+  } else if (w_.form.zeros_one_too_small()) {
+    kernels::GptqZeros(words, count, nibbles_.data());
+  } else {
+    zeros = words;
+  }
+  Widen(ElementType::kU4, zeros, 0, width_, zeros_.data());
+}
+
+void WordDecoder::Decode(int64_t first, int64_t count, float* out) {
+  const int64_t pitch = width_ / 2;
+  for (int64_t row = first; row < first + count; ++row, out += width_) {
+    UseGroupOf(row);
+    const int64_t in_word = row % kNumbersInWord;
+    if (w_.form.kind() == WeightForm::Kind::kAwq) {
+      kernels::AwqToU4(w_.parts[0] + (row * w_.columns + column_) / 2,
+                       static_cast<size_t>(width_ / kNumbersInWord), nibbles_.data());
+    } else {
+      kernels::GptqRows(w_.parts[0] + (row / kNumbersInWord * w_.columns + column_) * 4,
+                        static_cast<size_t>(width_), static_cast<size_t>(in_word), 1,
+                        nibbles_.data(), static_cast<size_t>(pitch));
+    }
+    const kernels::QuantizedRun run{.type = ElementType::kU4, .weights = nibbles_.data(),
+                                    .scales = scales_.data(), .zeros = zeros_.data()};
+    kernels::Dequantize(run, ElementType::kF32, out, static_cast<size_t>(width_));
+  }
+}
+
+}  // namespace npubank::software_npu
