@@ -216,20 +216,39 @@ std::unique_ptr<F32Checkpoint> GgufTwin(const std::string& path, int64_t interme
 
 class QuantizedTest : public NpuTest {
  protected:
-  // Logits of 48 teacher-forced positions, one after the other.
-  std::vector<float> Logits(const std::string& model) {
+  std::unique_ptr<ModelRun> Load(const std::string& model, WeightFormat weights) {
     ModelRunOptions options;
     options.model = model;
-    options.weights = WeightFormat::kF32;
+    options.weights = weights;
     auto run = ModelRun::Load(options, place_);
     EXPECT_TRUE(run.ok()) << run.status();
-    if (!run.ok()) return {};
+    return run.ok() ? *std::move(run) : nullptr;
+  }
+
+  // What the model goes on with by itself, always with the likeliest.
+  std::vector<int32_t> Story(const std::string& model, WeightFormat weights) {
+    const auto run = Load(model, weights);
+    if (run == nullptr) return {};
+    std::vector<int32_t> ids = {1};
+    while (ids.size() < 200) {
+      const auto logits = run->session().Feed({ids.back()});
+      EXPECT_TRUE(logits.ok()) << logits.status();
+      if (!logits.ok()) break;
+      ids.push_back(Argmax(*logits));
+    }
+    return ids;
+  }
+
+  // Logits of 48 teacher-forced positions, one after the other.
+  std::vector<float> Logits(const std::string& model, WeightFormat weights) {
+    const auto run = Load(model, weights);
+    if (run == nullptr) return {};
     const auto json =
         nlohmann::json::parse(ReadWholeFile(StoriesFolder() + "/expected/prompts.json"));
     const std::vector<int32_t> ids = json["cases"][1]["ids"];
     std::vector<float> all;
     for (int position = 0; position < 48; ++position) {
-      const auto logits = (*run)->session().Feed({ids[position]});
+      const auto logits = run->session().Feed({ids[position]});
       EXPECT_TRUE(logits.ok()) << logits.status();
       if (!logits.ok()) return {};
       all.insert(all.end(), logits->begin(), logits->end());
@@ -239,12 +258,18 @@ class QuantizedTest : public NpuTest {
   }
 
   void ExpectSameLogits(const std::string& model, const F32Checkpoint& twin) {
-    const std::vector<float> quantized = Logits(model);
-    const std::vector<float> reference = Logits(twin.folder());
-    ASSERT_EQ(quantized.size(), 48u * 512);
-    ASSERT_EQ(reference.size(), quantized.size());
-    for (size_t i = 0; i < reference.size(); ++i)
-      ASSERT_NEAR(quantized[i], reference[i], 1e-3) << model << " logit " << i;
+    const std::vector<float> reference = Logits(twin.folder(), WeightFormat::kF32);
+    const std::vector<int32_t> story = Story(twin.folder(), WeightFormat::kF32);
+    ASSERT_EQ(reference.size(), 48u * 512);
+    for (const WeightFormat weights :
+         {WeightFormat::kF32, WeightFormat::kKeep, WeightFormat::kPacked, WeightFormat::kAuto}) {
+      const std::vector<float> quantized = Logits(model, weights);
+      ASSERT_EQ(reference.size(), quantized.size());
+      for (size_t i = 0; i < reference.size(); ++i)
+        ASSERT_NEAR(quantized[i], reference[i], 1e-3)
+            << model << ", format " << static_cast<int>(weights) << ", logit " << i;
+      EXPECT_EQ(Story(model, weights), story) << model;
+    }
   }
 };
 
