@@ -156,6 +156,8 @@ TEST(Recipe, DifferentStructuresHaveDifferentDigests) {
       *Recipe::DequantizeBlocks(Rows(w), kernels::BlockFormat::kQ4_0, ElementType::kF16),
       *Recipe::DequantizeBlocks(Rows(w), kernels::BlockFormat::kIQ4_NL, ElementType::kF16),
       *Recipe::DequantizeBlocks(Rows(w), kernels::BlockFormat::kQ4_0, ElementType::kF32),
+      *Recipe::CopyBlockPlane(Rows(w), kernels::BlockFormat::kQ4_0, kernels::BlockPlane::kNumbers),
+      *Recipe::CopyBlockPlane(Rows(w), kernels::BlockFormat::kQ4_0, kernels::BlockPlane::kScale),
   };
   std::set<Digest> digests;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -190,6 +192,11 @@ TEST(Recipe, DigestsOfOperationsThatComputeAreTheSameToo) {
                 ->digest()
                 .ToHex(),
             "f5a2ac31a92a7aedb1ba87f1ab4a8868");
+  EXPECT_EQ((*Recipe::CopyBlockPlane(Rows(w), kernels::BlockFormat::kQ4_0,
+                                     kernels::BlockPlane::kNumbers))
+                ->digest()
+                .ToHex(),
+            "d698e1a290347193dd58c2e33dca8025");
 }
 
 TEST(Recipe, WhatDoesNotFitIsRefusedAndNamesTheTypes) {

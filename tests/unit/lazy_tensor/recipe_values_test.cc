@@ -179,6 +179,56 @@ TEST(DequantizeBlocks, OfQ8IsScaleTimesByte) {
   EXPECT_EQ(Values<float>(made), expected);
 }
 
+// d = 0.5, m = -2 in F16, then nibbles: number i of 32 is i % 16.
+std::vector<uint8_t> BlockOfQ4_1() {
+  std::vector<uint8_t> block = {0x00, 0x38, 0x00, 0xc0};
+  for (int i = 0; i < 16; ++i) block.push_back(static_cast<uint8_t>(i * 0x11));
+  return block;
+}
+
+TEST(CopyBlockPlane, TakesNumbersScalesAndMinimaApart) {
+  using kernels::BlockFormat, kernels::BlockPlane;
+  const RecipePtr bytes = Stored<uint8_t>(ElementType::kU8, {1, 20}, BlockOfQ4_1());
+  const auto numbers = Recipe::CopyBlockPlane(bytes, BlockFormat::kQ4_1, BlockPlane::kNumbers);
+  EXPECT_EQ((*numbers)->type(), Type(ElementType::kU4, {1, 32}));
+  EXPECT_EQ(Values<uint8_t>(numbers),
+            (Nibbles{0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe,  //
+                     0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe}));
+  const auto scale = Recipe::CopyBlockPlane(bytes, BlockFormat::kQ4_1, BlockPlane::kScale);
+  EXPECT_EQ((*scale)->type(), Type(ElementType::kF16, {1, 1}));
+  EXPECT_EQ(Values<uint16_t>(scale), std::vector<uint16_t>{0x3800});
+  EXPECT_EQ(Values<uint16_t>(
+                Recipe::CopyBlockPlane(bytes, BlockFormat::kQ4_1, BlockPlane::kMin)),
+            std::vector<uint16_t>{0xc000});
+}
+
+// Q4_0 means its numbers less 8: the planes' I4 is that.
+TEST(CopyBlockPlane, OfQ4_0IsSigned) {
+  using kernels::BlockFormat, kernels::BlockPlane;
+  std::vector<uint8_t> block = BlockOfQ4_1();
+  block.erase(block.begin(), block.begin() + 2);
+  const RecipePtr bytes = Stored<uint8_t>(ElementType::kU8, {1, 18}, block);
+  const auto numbers = Recipe::CopyBlockPlane(bytes, BlockFormat::kQ4_0, BlockPlane::kNumbers);
+  EXPECT_EQ((*numbers)->type(), Type(ElementType::kI4, {1, 32}));
+  EXPECT_EQ(Values<uint8_t>(numbers),
+            (Nibbles{0x98, 0xba, 0xdc, 0xfe, 0x10, 0x32, 0x54, 0x76,  //
+                     0x98, 0xba, 0xdc, 0xfe, 0x10, 0x32, 0x54, 0x76}));
+}
+
+TEST(CopyBlockPlane, RefusesFormatsWithoutPlanesAndRowsThatAreNotWhole) {
+  using kernels::BlockFormat, kernels::BlockPlane;
+  const RecipePtr bytes = *Recipe::Splat(Type(ElementType::kU8, {2, 144}), 0);
+  const auto refusal = [&](BlockFormat format, BlockPlane plane) {
+    return std::string(Recipe::CopyBlockPlane(bytes, format, plane).status().message());
+  };
+  EXPECT_NE(refusal(BlockFormat::kQ4_K, BlockPlane::kScale).find("Q4_K has no plane of scales"),
+            std::string::npos);
+  EXPECT_NE(refusal(BlockFormat::kQ4_0, BlockPlane::kMin).find("no plane of minima"),
+            std::string::npos);
+  EXPECT_NE(refusal(BlockFormat::kQ4_1, BlockPlane::kNumbers).find("U8[2,144]"), std::string::npos);
+  EXPECT_FALSE(Recipe::CopyBlockPlane(nullptr, BlockFormat::kQ4_0, BlockPlane::kScale).ok());
+}
+
 TEST(DequantizeBlocks, RefusesRowsThatAreNotWholeBlocks) {
   const RecipePtr bytes = *Recipe::Splat(Type(ElementType::kU8, {2, 33}), 0);
   const auto refused =
