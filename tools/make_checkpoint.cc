@@ -1,7 +1,8 @@
 // make-checkpoint: writes a Llama-shaped checkpoint of random but repeatable numbers.
 //
 //   make-checkpoint --out DIR [--layers 12 --hidden 768 --heads 12 --kv-heads 4 --intermediate 2048
-//                   --vocab 32000 --context 1024 --seed 1 --tied --dtype bf16|f16|f32]
+//                   --vocab 32000 --context 1024 --seed 1 --tied --dtype bf16|f16|f32 --padded
+//                   --format safetensors|gptq|awq|gguf-q4_0|gguf-q4_k|gguf-q6_k|gguf-q8_0]
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -13,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/element_type.h"
-#include "npubank/tools/checkpoint_writer.h"
+#include "npubank/tools/checkpoints/checkpoint_writer.h"
 #include "npubank/tools/terminal/command_line.h"
 
 ABSL_FLAG(std::string, out, "", "folder to write; made if it does not exist");
@@ -26,7 +27,11 @@ ABSL_FLAG(int64_t, vocab, 32000, "vocabulary size");
 ABSL_FLAG(int64_t, context, 1024, "longest context");
 ABSL_FLAG(uint64_t, seed, 1, "the same seed gives the same bytes");
 ABSL_FLAG(bool, tied, false, "one tensor as embedding and head");
-ABSL_FLAG(std::string, dtype, "bf16", "bf16, f16 or f32");
+ABSL_FLAG(std::string, dtype, "bf16", "of a model that is not quantised: bf16, f16 or f32");
+ABSL_FLAG(std::string, format, "safetensors",
+          "safetensors, gptq, awq, gguf-q4_0, gguf-q4_k, gguf-q6_k or gguf-q8_0");
+ABSL_FLAG(bool, padded, false,
+          "data of a safetensors file begins at a multiple of 64; else of 8, as others write them");
 
 namespace {
 
@@ -35,7 +40,8 @@ npubank::ProgramHelp Help() {
           .purpose = "writes a Llama-shaped checkpoint of random but repeatable numbers",
           .examples = {"make-checkpoint --out DIR                    about 110 M parameters, BF16",
                        "make-checkpoint --out DIR --layers 2 --hidden 64 --heads 4 --kv-heads 2 "
-                       "--vocab 128 --dtype f32"},
+                       "--vocab 128 --dtype f32",
+                       "make-checkpoint --out DIR --format gguf-q4_k        DIR/model.gguf"},
           .groups = {{"Where to", {{"out", "DIR"}}},
                      {"Its shape",
                       {{"layers", "N"},
@@ -46,7 +52,8 @@ npubank::ProgramHelp Help() {
                        {"vocab", "N"},
                        {"context", "N"},
                        {"tied", ""}}},
-                     {"Its numbers", {{"dtype", "TYPE"}, {"seed", "N"}}}}};
+                     {"How it is stored", {{"format", "FORMAT"}, {"dtype", "TYPE"}, {"padded", ""}}},
+                     {"Its numbers", {{"seed", "N"}}}}};
 }
 
 absl::Status Run(int argc, char** argv) {
@@ -70,10 +77,21 @@ absl::Status Run(int argc, char** argv) {
         absl::StrCat("--dtype '", absl::GetFlag(FLAGS_dtype), "' is not one of bf16, f16, f32"));
   shape.element = *element;
 
+  const std::string name = absl::GetFlag(FLAGS_format);
+  const auto format = npubank::CheckpointFormatFromName(name);
+  if (!format)
+    return absl::InvalidArgumentError(
+        absl::StrCat("--format '", name,
+                     "' is not one of safetensors, gptq, awq, gguf-q4_0, gguf-q4_k, gguf-q6_k, "
+                     "gguf-q8_0"));
+  shape.format = *format;
+  shape.padded = absl::GetFlag(FLAGS_padded);
+  const bool plain = *format == npubank::CheckpointFormat::kSafetensors;
+
   NPUBANK_ASSIGN_OR_RETURN(const int64_t parameters, npubank::CountParameters(shape));
-  NPUBANK_RETURN_IF_ERROR(npubank::WriteCheckpoint(shape, folder));
-  std::printf("%s: %.1f M parameters, %s, seed %llu\n", folder.c_str(),
-              static_cast<double>(parameters) / 1e6, dtype.c_str(),
+  NPUBANK_ASSIGN_OR_RETURN(const std::string model, npubank::WriteCheckpoint(shape, folder));
+  std::printf("%s: %.1f M parameters, %s, seed %llu\n", model.c_str(),
+              static_cast<double>(parameters) / 1e6, plain ? dtype.c_str() : name.c_str(),
               static_cast<unsigned long long>(shape.seed));
   return absl::OkStatus();
 }

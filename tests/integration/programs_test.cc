@@ -356,7 +356,7 @@ TEST_F(ProgramsTest, BadFlagsAreOneLine) {
     ExpectOneClearLine(RunProgram(BankRun(more)), what);
   };
   refused({"--prompt-ids", "1,x"}, "'x'");
-  refused({"--weights", "f12"}, "'f12' is not one of keep");
+  refused({"--weights", "f12"}, "'f12' is not one of auto");
   refused({"--prompt", "hello"}, "tokens.json");
   refused({"--tokens", "-5"}, "--tokens '-5'");
   refused({"--workers", "-2"}, "--workers '-2'");

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "npubank/tests/support/temporary_folder.h"
-#include "npubank/tools/checkpoint_writer.h"
+#include "npubank/tools/checkpoints/checkpoint_writer.h"
 
 namespace npubank {
 
@@ -26,20 +26,31 @@ inline CheckpointShape TinyShape() {
   return shape;
 }
 
+// The same with its data on cache lines, so that a device which wants arguments there imports all of it.
+inline CheckpointShape PaddedShape() {
+  CheckpointShape shape = TinyShape();
+  shape.padded = true;
+  return shape;
+}
+
 class TestModel {
  public:
   explicit TestModel(const CheckpointShape& shape = TinyShape()) {
-    const absl::Status status = WriteCheckpoint(shape, folder_.path());
-    EXPECT_TRUE(status.ok()) << status;
+    const auto written = WriteCheckpoint(shape, folder_.path());
+    EXPECT_TRUE(written.ok()) << written.status();
+    if (written.ok()) model_ = *written;
   }
   TestModel(const TestModel&) = delete;
   TestModel& operator=(const TestModel&) = delete;
 
   std::string folder() const { return folder_.path(); }
+  // What Checkpoint::Open and --model take: the folder, or a file in it.
+  const std::string& model() const { return model_; }
   std::string file(const std::string& name) const { return folder_.File(name); }
 
  private:
   TemporaryFolder folder_;
+  std::string model_;
 };
 
 }  // namespace npubank

@@ -38,7 +38,7 @@
 #include "npubank/lazy_tensor/base/thread.h"
 #include "npubank/lazy_tensor/sources/source.h"
 #include "npubank/tools/bank_place.h"
-#include "npubank/tools/checkpoint_writer.h"
+#include "npubank/tools/checkpoints/checkpoint_writer.h"
 #include "npubank/tools/model_turns.h"
 #include "npubank/tools/reports/memory_monitor.h"
 #include "npubank/tools/terminal/command_line.h"
@@ -264,7 +264,7 @@ absl::Status MakeModel(const std::string& folder) {
     shape.kv_heads = 4;
     shape.intermediate = 5632;
   }
-  return WriteCheckpoint(shape, folder);
+  return WriteCheckpoint(shape, folder).status();
 }
 
 ProgramHelp Help() {

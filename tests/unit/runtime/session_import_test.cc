@@ -26,7 +26,7 @@ namespace {
 using Logits = std::vector<float>;
 
 CheckpointShape StoredAsNeeded(uint64_t seed) {
-  CheckpointShape shape = TinyShape();
+  CheckpointShape shape = PaddedShape();
   shape.element = ElementType::kF16;  // nothing has to be changed on the way: it is imported
   shape.seed = seed;
   return shape;

@@ -1,10 +1,12 @@
-#include "npubank/tools/checkpoint_writer.h"
+#include "npubank/tools/checkpoints/checkpoint_writer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -130,20 +132,98 @@ TEST(CheckpointWriterTest, ATiedModelHasNoHead) {
   EXPECT_FALSE((*checkpoint)->Contains("lm_head.weight"));
 }
 
-TEST(CheckpointWriterTest, TheDataStartsOnACacheLineAndHasNoGaps) {
-  const TemporaryFolder folder;
-  ASSERT_TRUE(WriteCheckpoint(Tiny(), folder.path()).ok());
-  const auto source = Source::OpenFile(folder.path() + "/model.safetensors");
-  ASSERT_TRUE(source.ok());
+std::vector<TensorEntry> Entries(const std::string& folder) {
+  const auto source = Source::OpenFile(folder + "/model.safetensors");
+  EXPECT_TRUE(source.ok());
   const auto entries = ReadSafetensors(**source);
-  ASSERT_TRUE(entries.ok()) << entries.status();
-  EXPECT_EQ(entries->front().offset % 64, 0u);
+  EXPECT_TRUE(entries.ok()) << entries.status();
   uint64_t expected = entries->front().offset;
   for (const TensorEntry& entry : *entries) {
-    EXPECT_EQ(entry.offset, expected) << entry.name;
+    EXPECT_EQ(entry.offset, expected) << entry.name << " leaves no gap";
     expected += entry.type.bytes();
   }
   EXPECT_EQ(expected, (*source)->size());
+  return *entries;
+}
+
+// As the library of that name writes them: the header is padded to 8 bytes and no more, larger elements come
+// first, names in the order of their letters.
+TEST(CheckpointWriterTest, SafetensorsAreLaidOutAsOthersLayThemOut) {
+  const TemporaryFolder folder;
+  std::set<uint64_t> residues;
+  for (int64_t vocab = 300; vocab < 300 + 10'000'000; vocab = 10 * vocab + 7) {
+    CheckpointShape shape = Tiny();
+    shape.vocab = std::min<int64_t>(vocab, 50'000);
+    shape.layers = 1 + vocab % 3;
+    ASSERT_TRUE(WriteCheckpoint(shape, folder.path()).ok());
+    const auto entries = Entries(folder.path());
+    EXPECT_EQ(entries.front().offset % 8, 0u);
+    residues.insert(entries.front().offset % 64);
+    EXPECT_EQ(entries.front().name, "lm_head.weight");
+    EXPECT_EQ(entries[1].name, "model.embed_tokens.weight");
+    EXPECT_EQ(entries.back().name, "model.norm.weight");
+  }
+  EXPECT_GT(residues.size(), 1u) << "the header's length decides";
+}
+
+TEST(CheckpointWriterTest, PaddedDataStartsOnACacheLine) {
+  const TemporaryFolder folder;
+  CheckpointShape shape = Tiny();
+  shape.padded = true;
+  ASSERT_TRUE(WriteCheckpoint(shape, folder.path()).ok());
+  EXPECT_EQ(Entries(folder.path()).front().offset % 64, 0u);
+}
+
+TEST(CheckpointWriterTest, QuantizedModelsHaveTheirFormatsTensors) {
+  const TemporaryFolder folder;
+  CheckpointShape shape = Tiny();
+  shape.hidden = 256;
+  shape.intermediate = 512;
+  const auto form = [&](CheckpointFormat format, const char* name) {
+    shape.format = format;
+    const auto path = WriteCheckpoint(shape, folder.path() + "/" + std::to_string(static_cast<int>(format)));
+    EXPECT_TRUE(path.ok()) << path.status();
+    const auto model = Checkpoint::Open(*path);
+    EXPECT_TRUE(model.ok()) << model.status();
+    if (!model.ok()) return std::string();
+    const auto stored = (*model)->Stored(name);
+    EXPECT_TRUE(stored.ok()) << stored.status();
+    return stored.ok() ? stored->form.ToString() + " " + stored->parts[0].type().ToString() : "";
+  };
+  const char* const kDown = "model.layers.0.mlp.down_proj.weight";
+  EXPECT_EQ(form(CheckpointFormat::kGptq, kDown), "GPTQ words I32[64,256]");
+  EXPECT_EQ(form(CheckpointFormat::kAwq, kDown), "AWQ words I32[512,32]");
+  EXPECT_EQ(form(CheckpointFormat::kAwq, "lm_head.weight"), "plain F16[300,256]");
+  EXPECT_EQ(form(CheckpointFormat::kGgufQ4_0, kDown), "Q4_0 blocks U8[256,288]");
+  EXPECT_EQ(form(CheckpointFormat::kGgufQ8_0, kDown), "Q8_0 blocks U8[256,544]");
+  EXPECT_EQ(form(CheckpointFormat::kGgufQ6_K, kDown), "Q6_K blocks U8[256,420]");
+  EXPECT_EQ(form(CheckpointFormat::kGgufQ4_K, "lm_head.weight"), "Q6_K blocks U8[300,210]");
+  EXPECT_EQ(form(CheckpointFormat::kGgufQ4_K, "model.embed_tokens.weight"),
+            "Q4_K blocks U8[300,144]");
+  EXPECT_EQ(form(CheckpointFormat::kGgufQ4_K, "model.norm.weight"), "plain F32[256]");
+}
+
+// Whatever the format, a layer's numbers spread as those of the plain model do.
+TEST(CheckpointWriterTest, QuantizedNumbersSpreadAroundZero) {
+  const TemporaryFolder folder;
+  for (const CheckpointFormat format :
+       {CheckpointFormat::kGptq, CheckpointFormat::kAwq, CheckpointFormat::kGgufQ4_0,
+        CheckpointFormat::kGgufQ4_K, CheckpointFormat::kGgufQ6_K, CheckpointFormat::kGgufQ8_0}) {
+    CheckpointShape shape = Tiny();
+    shape.hidden = 256;
+    shape.intermediate = 512;
+    shape.format = format;
+    const auto path = WriteCheckpoint(shape, folder.path() + "/" + std::to_string(static_cast<int>(format)));
+    ASSERT_TRUE(path.ok()) << path.status();
+    const auto model = Checkpoint::Open(*path);
+    ASSERT_TRUE(model.ok()) << model.status();
+    const std::vector<float> values = Values(**model, "model.layers.1.self_attn.q_proj.weight");
+    double sum = 0, squares = 0;
+    for (const float value : values) sum += value, squares += static_cast<double>(value) * value;
+    const auto count = static_cast<double>(values.size());
+    EXPECT_NEAR(sum / count, 0, 3e-3) << static_cast<int>(format);
+    EXPECT_NEAR(std::sqrt(squares / count), 0.02, 0.01) << static_cast<int>(format);
+  }
 }
 
 TEST(CheckpointWriterTest, TheDefaultModelHasAbout110MParameters) {
@@ -158,7 +238,7 @@ TEST(CheckpointWriterTest, ImpossibleShapesAndFoldersAreRefused) {
   auto code = [&](auto change) {
     CheckpointShape shape = Tiny();
     change(shape);
-    return WriteCheckpoint(shape, folder.path()).code();
+    return WriteCheckpoint(shape, folder.path()).status().code();
   };
   constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
   EXPECT_EQ(code([](auto& s) { s.layers = 0; }), kInvalid);
@@ -168,7 +248,7 @@ TEST(CheckpointWriterTest, ImpossibleShapesAndFoldersAreRefused) {
   EXPECT_EQ(code([](auto& s) { s.vocab = int64_t{1} << 62; }), kInvalid);
   EXPECT_EQ(code([](auto& s) { s.element = ElementType::kI8; }), kInvalid);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
-  EXPECT_EQ(WriteCheckpoint(Tiny(), folder.path() + "/no/such").code(),
+  EXPECT_EQ(WriteCheckpoint(Tiny(), folder.path() + "/no/such").status().code(),
             absl::StatusCode::kNotFound);
   folder.Write("file", "");
   EXPECT_FALSE(WriteCheckpoint(Tiny(), folder.path() + "/file").ok());

@@ -1,0 +1,188 @@
+#include "npubank/tools/checkpoints/checkpoint_writer.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/base/atomic_file.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/kernels/convert.h"
+#include "npubank/tools/checkpoints/container_headers.h"
+#include "npubank/tools/checkpoints/made_up_numbers.h"
+#include "npubank/tools/checkpoints/stored_layout.h"
+
+namespace npubank {
+namespace {
+
+// Keeps the key order, as readers of config.json expect to see it.
+using Json = nlohmann::ordered_json;
+using Content = LaidOutTensor::Content;
+
+constexpr size_t kHubAlignment = 8;
+constexpr size_t kPaddedAlignment = 64;
+
+std::string MakeConfig(const CheckpointShape& shape) {
+  const bool safetensors = shape.format == CheckpointFormat::kSafetensors;
+  const ElementType element = safetensors ? shape.element : ElementType::kF16;
+  const char* dtype = element == ElementType::kBF16  ? "bfloat16"
+                      : element == ElementType::kF16 ? "float16"
+                                                     : "float32";
+  Json config = {{"architectures", {"LlamaForCausalLM"}},
+                 {"model_type", "llama"},
+                 {"vocab_size", shape.vocab},
+                 {"hidden_size", shape.hidden},
+                 {"intermediate_size", shape.intermediate},
+                 {"num_hidden_layers", shape.layers},
+                 {"num_attention_heads", shape.heads},
+                 {"num_key_value_heads", shape.kv_heads},
+                 {"head_dim", shape.hidden / shape.heads},
+                 {"max_position_embeddings", shape.context},
+                 {"rope_theta", 10000.0},
+                 {"rms_norm_eps", 1e-5},
+                 {"hidden_act", "silu"},
+                 {"attention_bias", false},
+                 {"mlp_bias", false},
+                 {"tie_word_embeddings", shape.tied},
+                 {"bos_token_id", 1},
+                 {"eos_token_id", 2},
+                 {"torch_dtype", dtype}};
+  const int64_t group = GroupSize(shape).value_or(-1);
+  if (shape.format == CheckpointFormat::kGptq) {
+    config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4},   {"group_size", group},
+                                     {"desc_act", false},      {"sym", true}, {"checkpoint_format", "gptq"}};
+  } else if (shape.format == CheckpointFormat::kAwq) {
+    config["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4}, {"group_size", group},
+                                     {"zero_point", true},    {"version", "gemm"}};
+  }
+  return config.dump(2) + "\n";
+}
+
+// Writes tensors' bytes, a chunk at a time.
+class TensorWriter {
+ public:
+  TensorWriter(const CheckpointShape& shape, AtomicFile& file) : shape_(shape), file_(file) {}
+
+  absl::Status Write(const LaidOutTensor& tensor, uint64_t number) {
+    const MadeUpNumbers numbers(shape_.seed, number);
+    const bool blocks = tensor.blocks.has_value();
+    const auto all = static_cast<uint64_t>(tensor.type.num_elements());
+    const uint64_t units = blocks ? all / kernels::BlockLength(*tensor.blocks) : all;
+    const uint64_t unit_bytes = units == 0 ? 1 : tensor.bytes() / units;
+    const uint64_t chunk = kChunkBytes / unit_bytes;
+    for (uint64_t first = 0; first < units; first += chunk) {
+      const uint64_t count = std::min(chunk, units - first);
+      Fill(tensor, numbers, first, count);
+      NPUBANK_RETURN_IF_ERROR(file_.Append(absl::string_view(
+          reinterpret_cast<const char*>(bytes_.data()), count * unit_bytes)));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr uint64_t kChunkBytes = 128 * 1024;
+
+  // Elements, or blocks, [first, first + count) into bytes_.
+  void Fill(const LaidOutTensor& tensor, const MadeUpNumbers& numbers, uint64_t first,
+            uint64_t count) {
+    auto* const words = reinterpret_cast<uint32_t*>(bytes_.data());
+    switch (tensor.content) {
+      case Content::kNearZero:
+      case Content::kNearOne:
+        numbers.Floats(first, tensor.content == Content::kNearOne ? 1 : 0,
+                       absl::MakeSpan(floats_.data(), count));
+        return Convert(tensor, count);
+      case Content::kScales:
+        numbers.Scales(first, absl::MakeSpan(floats_.data(), count));
+        return Convert(tensor, count);
+      case Content::kWords:
+        return numbers.Words(first, absl::MakeSpan(words, count));
+      case Content::kZeroPoints:  // eight; GPTQ stores them one too small
+        std::fill_n(words, count, shape_.format == CheckpointFormat::kGptq ? 0x77777777 : 0x88888888);
+        return;
+      case Content::kGroups:
+        for (uint64_t i = 0; i < count; ++i) {
+          words[i] = static_cast<uint32_t>((first + i) / static_cast<uint64_t>(tensor.group_size));
+        }
+        return;
+      case Content::kBlocks:
+        return numbers.Blocks(*tensor.blocks, first, count, bytes_.data());
+    }
+  }
+
+  void Convert(const LaidOutTensor& tensor, uint64_t count) {
+    kernels::Convert(ElementType::kF32, floats_.data(), tensor.type.element(), bytes_.data(), count);
+  }
+
+  const CheckpointShape& shape_;
+  AtomicFile& file_;
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(kChunkBytes);
+  std::vector<float> floats_ = std::vector<float>(kChunkBytes / 2);  // as many as F16 in a chunk
+};
+
+absl::Status WriteWeights(const CheckpointShape& shape, const std::vector<LaidOutTensor>& tensors,
+                          const std::string& path) {
+  const bool gguf = IsGguf(shape.format);
+  NPUBANK_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  NPUBANK_RETURN_IF_ERROR(file.Append(
+      gguf ? GgufHeader(shape, tensors)
+           : SafetensorsHeader(tensors, shape.padded ? kPaddedAlignment : kHubAlignment)));
+  TensorWriter writer(shape, file);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    NPUBANK_RETURN_IF_ERROR(writer.Write(tensors[i], i));
+    if (gguf) {
+      NPUBANK_RETURN_IF_ERROR(file.Append(std::string(GgufPadding(tensors[i].bytes()), '\0')));
+    }
+  }
+  return file.Commit();
+}
+
+absl::Status WriteText(const std::string& text, const std::string& path) {
+  NPUBANK_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  NPUBANK_RETURN_IF_ERROR(file.Append(text));
+  return file.Commit();
+}
+
+}  // namespace
+
+std::optional<CheckpointFormat> CheckpointFormatFromName(absl::string_view name) {
+  if (name == "safetensors") return CheckpointFormat::kSafetensors;
+  if (name == "gptq") return CheckpointFormat::kGptq;
+  if (name == "awq") return CheckpointFormat::kAwq;
+  if (name == "gguf-q4_0") return CheckpointFormat::kGgufQ4_0;
+  if (name == "gguf-q4_k") return CheckpointFormat::kGgufQ4_K;
+  if (name == "gguf-q6_k") return CheckpointFormat::kGgufQ6_K;
+  if (name == "gguf-q8_0") return CheckpointFormat::kGgufQ8_0;
+  return std::nullopt;
+}
+
+absl::StatusOr<std::string> WriteCheckpoint(const CheckpointShape& shape, const std::string& folder) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<LaidOutTensor> tensors, StoredLayout(shape));
+  if (mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot make folder '", folder, "'"));
+  }
+  if (IsGguf(shape.format)) {
+    const std::string path = folder + "/model.gguf";
+    NPUBANK_RETURN_IF_ERROR(WriteWeights(shape, tensors, path));
+    return path;
+  }
+  NPUBANK_RETURN_IF_ERROR(WriteWeights(shape, tensors, folder + "/model.safetensors"));
+  NPUBANK_RETURN_IF_ERROR(WriteText(MakeConfig(shape), folder + "/config.json"));
+  return folder;
+}
+
+absl::StatusOr<int64_t> CountParameters(const CheckpointShape& shape) {
+  CheckpointShape plain = shape;  // the same numbers, whichever way they are stored
+  plain.format = CheckpointFormat::kSafetensors;
+  NPUBANK_ASSIGN_OR_RETURN(const std::vector<LaidOutTensor> tensors, StoredLayout(plain));
+  int64_t count = 0;
+  for (const LaidOutTensor& tensor : tensors) count += tensor.type.num_elements();
+  return count;
+}
+
+}  // namespace npubank

@@ -1,0 +1,203 @@
+#include "npubank/tools/checkpoints/stored_layout.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/formats/model_config.h"
+
+namespace npubank {
+namespace {
+
+using Content = LaidOutTensor::Content;
+using kernels::BlockFormat;
+
+constexpr int64_t kUsualGroup = 128;
+constexpr int64_t kNumbersInWord = 8;
+
+absl::Status CheckShape(const CheckpointShape& shape) {
+  auto bounded = [](int64_t value, int64_t max) { return value >= 1 && value <= max; };
+  const bool fits =
+      bounded(shape.layers, ModelConfig::kMaxLayers) &&
+      bounded(shape.hidden, ModelConfig::kMaxDim) && bounded(shape.heads, ModelConfig::kMaxDim) &&
+      bounded(shape.kv_heads, shape.heads) && bounded(shape.intermediate, ModelConfig::kMaxDim) &&
+      bounded(shape.vocab, ModelConfig::kMaxVocab) && shape.vocab >= 3 &&
+      bounded(shape.context, ModelConfig::kMaxContext);
+  if (!fits) return absl::InvalidArgumentError("a dimension of the checkpoint is out of range");
+  if (shape.hidden % shape.heads != 0 || shape.hidden / shape.heads % 2 != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("hidden ", shape.hidden, " must be an even multiple of heads ", shape.heads));
+  }
+  if (shape.heads % shape.kv_heads != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kv heads ", shape.kv_heads, " must divide heads ", shape.heads));
+  }
+  if (shape.element != ElementType::kBF16 && shape.element != ElementType::kF16 &&
+      shape.element != ElementType::kF32) {
+    return absl::InvalidArgumentError("the element type must be BF16, F16 or F32");
+  }
+  return absl::OkStatus();
+}
+
+// One tensor of the network, before a format has it.
+struct Logical {
+  std::string hub;   // without ".weight"
+  std::string gguf;  // "
+  std::vector<int64_t> dims;
+  bool linear = false;  // one that GPTQ and AWQ quantise
+};
+
+// In the order of their hub names, layer by layer.
+std::vector<Logical> Network(const CheckpointShape& shape) {
+  const int64_t hidden = shape.hidden;
+  const int64_t inner = shape.intermediate;
+  const int64_t kv = hidden / shape.heads * shape.kv_heads;
+  std::vector<Logical> all = {{"model.embed_tokens", "token_embd", {shape.vocab, hidden}}};
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    const std::string hub = absl::StrCat("model.layers.", layer, ".");
+    const std::string gguf = absl::StrCat("blk.", layer, ".");
+    const auto add = [&](const char* a, const char* b, std::vector<int64_t> dims) {
+      const bool linear = dims.size() == 2;
+      all.push_back({hub + a, gguf + b, std::move(dims), linear});
+    };
+    add("input_layernorm", "attn_norm", {hidden});
+    add("mlp.down_proj", "ffn_down", {hidden, inner});
+    add("mlp.gate_proj", "ffn_gate", {inner, hidden});
+    add("mlp.up_proj", "ffn_up", {inner, hidden});
+    add("post_attention_layernorm", "ffn_norm", {hidden});
+    add("self_attn.k_proj", "attn_k", {kv, hidden});
+    add("self_attn.o_proj", "attn_output", {hidden, hidden});
+    add("self_attn.q_proj", "attn_q", {hidden, hidden});
+    add("self_attn.v_proj", "attn_v", {kv, hidden});
+  }
+  all.push_back({"model.norm", "output_norm", {hidden}});
+  if (!shape.tied) all.push_back({"lm_head", "output", {shape.vocab, hidden}});
+  return all;
+}
+
+class Layout {
+ public:
+  explicit Layout(const CheckpointShape& shape) : shape_(shape) {}
+
+  absl::StatusOr<std::vector<LaidOutTensor>> Make() {
+    int64_t layer = -1;
+    for (const Logical& logical : Network(shape_)) {
+      if (logical.gguf.find("attn_norm") != std::string::npos) ++layer;
+      if (IsGguf(shape_.format)) {
+        AddGguf(logical, layer);
+      } else if (logical.linear && shape_.format != CheckpointFormat::kSafetensors) {
+        AddWords(logical);
+      } else {
+        Add(logical.hub + ".weight", Element(), logical.dims, Plain(logical));
+      }
+    }
+    NPUBANK_RETURN_IF_ERROR(status_);
+    if (!IsGguf(shape_.format)) SortAsSafetensors();
+    return std::move(tensors_);
+  }
+
+ private:
+  ElementType Element() const {
+    return shape_.format == CheckpointFormat::kSafetensors ? shape_.element : ElementType::kF16;
+  }
+  static Content Plain(const Logical& logical) {
+    return logical.dims.size() == 1 ? Content::kNearOne : Content::kNearZero;
+  }
+
+  LaidOutTensor* Add(std::string name, ElementType element, const std::vector<int64_t>& dims,
+                     Content content) {
+    absl::StatusOr<Shape> checked = Shape::Create(dims);
+    absl::StatusOr<TensorType> type =
+        checked.ok() ? TensorType::Create(element, *checked) : checked.status();
+    status_.Update(type.status());
+    tensors_.push_back({std::move(name), type.ok() ? *type : TensorType(), content});
+    return &tensors_.back();
+  }
+
+  void AddWords(const Logical& logical) {
+    const int64_t out = logical.dims[0];
+    const int64_t in = logical.dims[1];
+    const int64_t group = GroupSize(shape_).value_or(in);
+    const int64_t groups = in / group;
+    if (out % kNumbersInWord != 0 || in % kNumbersInWord != 0) {
+      status_.Update(absl::InvalidArgumentError(
+          absl::StrCat(logical.hub, " of [", out, ",", in, "] is not whole words of eight")));
+      return;
+    }
+    const bool gptq = shape_.format == CheckpointFormat::kGptq;
+    const std::vector<int64_t> words = {gptq ? in / kNumbersInWord : in,
+                                        gptq ? out : out / kNumbersInWord};
+    Add(logical.hub + ".qweight", ElementType::kI32, words, Content::kWords);
+    Add(logical.hub + ".qzeros", ElementType::kI32, {groups, out / kNumbersInWord},
+        Content::kZeroPoints);
+    Add(logical.hub + ".scales", ElementType::kF16, {groups, out}, Content::kScales);
+    if (!gptq) return;
+    Add(logical.hub + ".g_idx", ElementType::kI32, {in}, Content::kGroups)->group_size = group;
+  }
+
+  void AddGguf(const Logical& logical, int64_t layer) {
+    LaidOutTensor* const tensor =
+        Add(logical.gguf + ".weight", ElementType::kF32, logical.dims, Plain(logical));
+    if (logical.dims.size() == 1) return;
+    tensor->blocks = BlocksOf(logical, layer);
+    tensor->content = Content::kBlocks;
+    const auto length = static_cast<int64_t>(kernels::BlockLength(*tensor->blocks));
+    if (logical.dims[1] % length == 0) return;
+    status_.Update(absl::InvalidArgumentError(
+        absl::StrCat(tensor->name, " has rows of ", logical.dims[1], ", which are not whole blocks of ",
+                     kernels::BlockFormatName(*tensor->blocks))));
+  }
+
+  BlockFormat BlocksOf(const Logical& logical, int64_t layer) const {
+    switch (shape_.format) {
+      case CheckpointFormat::kGgufQ4_0:
+        return BlockFormat::kQ4_0;
+      case CheckpointFormat::kGgufQ8_0:
+        return BlockFormat::kQ8_0;
+      case CheckpointFormat::kGgufQ6_K:
+        return BlockFormat::kQ6_K;
+      default:
+        break;
+    }
+    const bool precise = logical.gguf.ends_with("ffn_down") || logical.gguf.ends_with("attn_v");
+    const int64_t eighth = shape_.layers / 8;
+    const bool chosen = layer < eighth || layer >= 7 * shape_.layers / 8 || (layer - eighth) % 3 == 2;
+    return logical.gguf == "output" || (precise && chosen) ? BlockFormat::kQ6_K : BlockFormat::kQ4_K;
+  }
+
+  void SortAsSafetensors() {
+    std::sort(tensors_.begin(), tensors_.end(), [](const LaidOutTensor& a, const LaidOutTensor& b) {
+      const int left = BitWidth(a.type.element());
+      const int right = BitWidth(b.type.element());
+      return left != right ? left > right : a.name < b.name;
+    });
+  }
+
+  const CheckpointShape& shape_;
+  std::vector<LaidOutTensor> tensors_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+uint64_t LaidOutTensor::bytes() const {
+  if (!blocks.has_value()) return static_cast<uint64_t>(type.bytes());
+  return static_cast<uint64_t>(type.num_elements()) / kernels::BlockLength(*blocks) *
+         kernels::BlockBytes(*blocks);
+}
+
+std::optional<int64_t> GroupSize(const CheckpointShape& shape) {
+  const bool whole = shape.hidden % kUsualGroup == 0 && shape.intermediate % kUsualGroup == 0;
+  return whole ? std::optional(kUsualGroup) : std::nullopt;
+}
+
+bool IsGguf(CheckpointFormat format) { return format >= CheckpointFormat::kGgufQ4_0; }
+
+absl::StatusOr<std::vector<LaidOutTensor>> StoredLayout(const CheckpointShape& shape) {
+  NPUBANK_RETURN_IF_ERROR(CheckShape(shape));
+  return Layout(shape).Make();
+}
+
+}  // namespace npubank
