@@ -34,7 +34,7 @@ using level_zero::DeviceChoice;
 constexpr uint64_t kMostCalls = 3000;  // of one attempt; to end a test that never ends
 
 CheckpointShape OneLayer() {
-  CheckpointShape shape = TinyShape();
+  CheckpointShape shape = PaddedShape();
   shape.layers = 1;
   return shape;
 }

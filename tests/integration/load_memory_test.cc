@@ -67,6 +67,7 @@ std::vector<int32_t> IdsOnCommittedMemory(const TestModel& model, WeightFormat w
 // 83 MB as BF16.
 CheckpointShape LargeShape() {
   CheckpointShape shape;
+  shape.padded = true;
   shape.layers = 8;
   shape.hidden = 512;
   shape.heads = 8;

@@ -20,7 +20,7 @@ namespace {
 using nlohmann::json;
 
 CheckpointShape TwoLayers() {
-  CheckpointShape shape = TinyShape();
+  CheckpointShape shape = PaddedShape();
   shape.layers = 2;
   return shape;
 }
