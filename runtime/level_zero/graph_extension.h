@@ -1,5 +1,5 @@
-// The graph extension of NPU drivers ("ZE_extension_graph", binary interface of version 1.5 and
-// later), as far as this project uses it. The distribution's Level Zero headers do not declare it.
+// The graph extension of NPU drivers ("ZE_extension_graph", binary interface of version 1.12, of which
+// this project calls what 1.5 has), as far as this project uses it. The distribution's Level Zero headers do not declare it.
 //
 //   void* table = nullptr;
 //   zeDriverGetExtensionFunctionAddress(driver, kGraphExtensionName, &table);
@@ -20,9 +20,10 @@ namespace npubank::level_zero {
 
 inline constexpr char kGraphExtensionName[] = "ZE_extension_graph";
 // The version that this table is of.
-inline constexpr uint32_t kGraphExtensionVersion = (1u << 16) | 5u;  // 1.5
+inline constexpr uint32_t kGraphExtensionVersion = (1u << 16) | 12u;  // 1.12
 
 using GraphHandle = struct OpaqueGraph*;
+using GraphBuildLogHandle = struct OpaqueGraphBuildLog*;
 
 inline constexpr uint32_t kStructureDeviceGraphProperties = 1;
 inline constexpr uint32_t kStructureGraphDesc = 2;
@@ -101,13 +102,15 @@ struct DeviceGraphProperties {
 };
 
 inline constexpr uint32_t kMemoryTypeDdr = 1;
+inline constexpr uint32_t kMemoryTypeProgramCache = 3;  // the last one
 
 struct GraphMemoryQuery {
   uint64_t total = 0;      // bytes the context may allocate
   uint64_t allocated = 0;  // bytes it has
 };
 
-// The table, in the interface's order.
+// The table, in the interface's order: up to pfnQueryContextMemory it is that of 1.5. Entries that are
+// no functions here have types that this project does not need.
 struct GraphExtension {
   ze_result_t(ZE_APICALL* pfnCreate)(ze_context_handle_t, ze_device_handle_t, const GraphDesc*,
                                      GraphHandle*);
@@ -135,6 +138,16 @@ struct GraphExtension {
   void* pfnQueryNetworkCreate2;
   ze_result_t(ZE_APICALL* pfnQueryContextMemory)(ze_context_handle_t, uint32_t type,
                                                  GraphMemoryQuery*);
+  void* pfnDeviceGetGraphProperties2;
+  void* pfnGetNativeBinary2;
+  void* pfnGetProperties2;
+  void* pfnGraphInitialize;
+  void* pfnCompilerGetSupportedOptions;
+  void* pfnCompilerIsOptionSupported;
+  void* pfnCreate3;
+  void* pfnGetProperties3;
+  void* pfnBuildLogGetString2;
+  void* pfnBuildLogDestroy;
 };
 
 }  // namespace npubank::level_zero

@@ -33,6 +33,7 @@ struct SoftwareNpuStatistics {
   uint64_t live_event_pools = 0;
   uint64_t live_events = 0;
   uint64_t live_graphs = 0;
+  uint64_t live_build_logs = 0;
   uint64_t live_physical_memories = 0;
   uint64_t live_reservations = 0;
   // What the queries of all contexts come to: bytes as asked for and not freed, imports, and

@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kSystemMemoryExtension[] = "ZE_extension_external_memmap_sysmem";
 constexpr uint32_t kFirstAlias = 2;  // ZE_extension_graph_1_2 ...
-constexpr uint32_t kLastAlias = ZE_MINOR_VERSION(level_zero::kGraphExtensionVersion);
+constexpr uint32_t kLastAlias = 8;  // later versions have none
 
 struct Extension {
   std::string name;

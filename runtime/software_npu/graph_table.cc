@@ -1,62 +1,29 @@
 #include "npubank/runtime/software_npu/graph_table.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/statusor.h"
+#include "npubank/runtime/software_npu/build_log.h"
 #include "npubank/runtime/software_npu/controls/switches.h"
 #include "npubank/runtime/software_npu/device.h"
 #include "npubank/runtime/software_npu/entry.h"
 #include "npubank/runtime/software_npu/graph.h"
+#include "npubank/runtime/software_npu/graph_arguments.h"
 #include "npubank/runtime/software_npu/handles.h"
 #include "npubank/runtime/software_npu/queues/command_list.h"
 
 namespace npubank::software_npu {
 namespace {
 
-using level_zero::GraphPrecision;
-
-GraphPrecision PrecisionOf(ElementType element) {
-  switch (element) {
-    case ElementType::kF32:
-      return GraphPrecision::kF32;
-    case ElementType::kF16:
-      return GraphPrecision::kF16;
-    case ElementType::kBF16:
-      return GraphPrecision::kBF16;
-    case ElementType::kI32:
-      return GraphPrecision::kI32;
-    case ElementType::kU8:
-      return GraphPrecision::kU8;
-    default:
-      return GraphPrecision::kUnknown;
-  }
-}
-
-// How the extension numbers the types of its metadata.
-uint32_t MetadataTypeOf(ElementType element) {
-  switch (element) {
-    case ElementType::kBF16:
-      return 3;
-    case ElementType::kF16:
-      return 4;
-    case ElementType::kF32:
-      return 5;
-    case ElementType::kI32:
-      return 10;
-    case ElementType::kU8:
-      return 14;
-    default:
-      return 0;
-  }
-}
-
-ze_result_t GraphCreate(ze_context_handle_t handle, ze_device_handle_t device,
-                        const level_zero::GraphDesc* desc, level_zero::GraphHandle* out) {
+// `log` gets what there is to say about the blob.
+ze_result_t MakeGraph(ze_context_handle_t handle, ze_device_handle_t device,
+                      const level_zero::GraphDesc* desc, level_zero::GraphHandle* out,
+                      std::string* log) {
   std::shared_ptr<Context> context = Live<Context>().FindUnwrapped(handle);
   if (context == nullptr || !IsDeviceUnwrapped(device)) return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
   if (desc == nullptr || out == nullptr || desc->pInput == nullptr) {
@@ -66,10 +33,34 @@ ze_result_t GraphCreate(ze_context_handle_t handle, ze_device_handle_t device,
   if (desc->format != level_zero::kGraphFormatNative) return ZE_RESULT_ERROR_INVALID_NATIVE_BINARY;
   std::string blob(reinterpret_cast<const char*>(desc->pInput), desc->inputSize);
   absl::StatusOr<Function> function = ReadFunctionBlob(blob);
-  if (!function.ok()) return ZE_RESULT_ERROR_INVALID_NATIVE_BINARY;
+  if (!function.ok()) {
+    *log = std::string(function.status().message());
+    return ZE_RESULT_ERROR_INVALID_NATIVE_BINARY;
+  }
   *out = Live<Graph>().Add(
       std::make_shared<Graph>(std::move(context), *std::move(function), std::move(blob)));
   return ZE_RESULT_SUCCESS;
+}
+
+ze_result_t GraphCreate(ze_context_handle_t handle, ze_device_handle_t device,
+                        const level_zero::GraphDesc* desc, level_zero::GraphHandle* out) {
+  std::string log;
+  return MakeGraph(handle, device, desc, out, &log);
+}
+
+// With a log of what was read, also when it was refused; not when nothing was.
+ze_result_t GraphCreate3(ze_context_handle_t handle, ze_device_handle_t device,
+                         const level_zero::GraphDesc* desc, level_zero::GraphHandle* out,
+                         level_zero::GraphBuildLogHandle* log_out) {
+  if (log_out == nullptr) return GraphCreate(handle, device, desc, out);
+  const auto log = std::make_shared<BuildLog>();
+  const level_zero::GraphBuildLogHandle log_handle = Live<BuildLog>().Add(log);
+  absl::Cleanup remove = [log_handle] { Live<BuildLog>().Remove(log_handle); };
+  const ze_result_t result = MakeGraph(handle, device, desc, out, &log->text);
+  if (result != ZE_RESULT_SUCCESS && result != ZE_RESULT_ERROR_INVALID_NATIVE_BINARY) return result;
+  std::move(remove).Cancel();
+  *log_out = log_handle;
+  return result;
 }
 
 ze_result_t GraphDestroy(level_zero::GraphHandle handle) {
@@ -83,6 +74,12 @@ ze_result_t GraphDestroy(level_zero::GraphHandle handle) {
   return ZE_RESULT_SUCCESS;
 }
 
+// Of initialization no stage is required, and nothing is there to be done.
+ze_result_t GraphInitialize(level_zero::GraphHandle handle) {
+  return Live<Graph>().Find(handle) == nullptr ? ZE_RESULT_ERROR_INVALID_NULL_HANDLE
+                                               : ZE_RESULT_SUCCESS;
+}
+
 ze_result_t GraphGetProperties(level_zero::GraphHandle handle,
                                level_zero::GraphProperties* properties) {
   const std::shared_ptr<Graph> graph = Live<Graph>().Find(handle);
@@ -92,90 +89,19 @@ ze_result_t GraphGetProperties(level_zero::GraphHandle handle,
   return ZE_RESULT_SUCCESS;
 }
 
-// The argument that a call asks about.
-ze_result_t FindArgument(level_zero::GraphHandle handle, uint32_t index, const void* out,
-                         FunctionArgument* argument) {
+ze_result_t GraphGetProperties2(level_zero::GraphHandle handle, GraphProperties3* properties) {
   const std::shared_ptr<Graph> graph = Live<Graph>().Find(handle);
   if (graph == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
-  if (out == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
-  if (index >= graph->function().arguments.size()) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-  *argument = graph->function().arguments[index];
+  if (properties == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+  properties->arguments = static_cast<uint32_t>(graph->function().arguments.size());
+  properties->stages = 0;
   return ZE_RESULT_SUCCESS;
 }
 
-void SetName(char (&to)[level_zero::kGraphArgumentMaxName], const std::string& name) {
-  std::snprintf(to, sizeof(to), "%s", name.c_str());
-}
-
-uint32_t DirectionOf(const FunctionArgument& argument) {
-  return argument.kind == ArgumentKind::kInput ? level_zero::kGraphArgumentInput
-                                               : level_zero::kGraphArgumentOutput;
-}
-
-void Describe(const FunctionArgument& argument, level_zero::GraphArgumentProperties* properties) {
-  SetName(properties->name, argument.name);
-  properties->type = DirectionOf(argument);
-  const Shape& shape = argument.type.shape();
-  for (int axis = 0; axis < level_zero::kGraphArgumentMaxDims; ++axis) {
-    properties->dims[axis] = axis < shape.rank() ? static_cast<uint32_t>(shape.dim(axis)) : 1;
-  }
-  properties->networkPrecision = PrecisionOf(argument.type.element());
-  properties->devicePrecision = properties->networkPrecision;
-  properties->networkLayout = 0;
-  properties->deviceLayout = 0;
-}
-
-ze_result_t GraphGetArgumentProperties(level_zero::GraphHandle handle, uint32_t index,
-                                       level_zero::GraphArgumentProperties* properties) {
-  FunctionArgument argument;
-  const ze_result_t result = FindArgument(handle, index, properties, &argument);
-  if (result == ZE_RESULT_SUCCESS) Describe(argument, properties);
+ze_result_t GraphGetProperties3(level_zero::GraphHandle handle, GraphProperties3* properties) {
+  const ze_result_t result = GraphGetProperties2(handle, properties);
+  if (result == ZE_RESULT_SUCCESS) properties->flags = kGraphPreCompiled;
   return result;
-}
-
-ze_result_t GraphGetArgumentProperties2(level_zero::GraphHandle handle, uint32_t index,
-                                        GraphArgumentProperties2* properties) {
-  FunctionArgument argument;
-  const ze_result_t result = FindArgument(handle, index, properties, &argument);
-  if (result != ZE_RESULT_SUCCESS) return result;
-  Describe(argument, &properties->first);
-  properties->quantization_scale = 1;
-  properties->quantization_zero = 0;
-  return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t GraphGetArgumentProperties3(level_zero::GraphHandle handle, uint32_t index,
-                                        GraphArgumentProperties3* properties) {
-  FunctionArgument argument;
-  const ze_result_t result = FindArgument(handle, index, properties, &argument);
-  if (result != ZE_RESULT_SUCCESS) return result;
-  Describe(argument, &properties->first);
-  properties->quantization_scale = 1;
-  properties->quantization_zero = 0;
-  properties->rank = static_cast<uint32_t>(argument.type.shape().rank());
-  SetName(properties->friendly_name, argument.name);
-  SetName(properties->tensor_names[0], argument.name);
-  properties->tensor_name_count = 1;
-  return ZE_RESULT_SUCCESS;
-}
-
-ze_result_t GraphGetArgumentMetadata(level_zero::GraphHandle handle, uint32_t index,
-                                     GraphArgumentMetadata* metadata) {
-  FunctionArgument argument;
-  const ze_result_t result = FindArgument(handle, index, metadata, &argument);
-  if (result != ZE_RESULT_SUCCESS) return result;
-  metadata->type = DirectionOf(argument);
-  metadata->data_type = MetadataTypeOf(argument.type.element());
-  const Shape& shape = argument.type.shape();
-  metadata->rank = static_cast<uint32_t>(std::min(shape.rank(), kGraphMetadataDims));
-  for (uint32_t axis = 0; axis < metadata->rank; ++axis) {
-    metadata->shape[axis] = static_cast<uint64_t>(shape.dim(static_cast<int>(axis)));
-  }
-  SetName(metadata->friendly_name, argument.name);
-  SetName(metadata->tensor_names[0], argument.name);
-  metadata->tensor_name_count = 1;
-  SetName(metadata->input_name, argument.name);
-  return ZE_RESULT_SUCCESS;
 }
 
 ze_result_t GraphQueryNetworkCreate(ze_context_handle_t handle, ze_device_handle_t device,
@@ -191,15 +117,43 @@ ze_result_t GraphQueryNetworkGetSupportedLayers(void*, size_t*, char*) {
   return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
 }
 
-// Empty: nothing was built. A size of 0 asks for the size, which counts the ending zero.
+// Empty: nothing was built.
 ze_result_t GraphBuildLogGetString(level_zero::GraphHandle handle, uint32_t* size, char* log) {
-  if (size == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
   if (handle != nullptr && Live<Graph>().Find(handle) == nullptr) {
     return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
   }
-  if (log != nullptr && *size != 0) log[0] = 0;
-  *size = 1;
-  return ZE_RESULT_SUCCESS;
+  return TellText("", size, log);
+}
+
+ze_result_t GraphBuildLogGetString2(level_zero::GraphBuildLogHandle handle, uint32_t* size,
+                                    char* text) {
+  const std::shared_ptr<BuildLog> log = Live<BuildLog>().Find(handle);
+  return log == nullptr ? ZE_RESULT_ERROR_INVALID_NULL_HANDLE : TellText(log->text, size, text);
+}
+
+ze_result_t GraphBuildLogDestroy(level_zero::GraphBuildLogHandle handle) {
+  return Live<BuildLog>().Remove(handle) == nullptr ? ZE_RESULT_ERROR_INVALID_NULL_HANDLE
+                                                    : ZE_RESULT_SUCCESS;
+}
+
+// Of a compiler that is not there, and of this driver, which has switches instead.
+ze_result_t CheckOptionsOf(ze_device_handle_t device, uint32_t type) {
+  if (!IsDeviceUnwrapped(device)) return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+  return type == 1 || type == 2 ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_INVALID_ENUMERATION;
+}
+
+ze_result_t CompilerGetSupportedOptions(ze_device_handle_t device, uint32_t type, size_t* size,
+                                        char* options) {
+  const ze_result_t result = CheckOptionsOf(device, type);
+  return result == ZE_RESULT_SUCCESS ? TellText("", size, options) : result;
+}
+
+ze_result_t CompilerIsOptionSupported(ze_device_handle_t device, uint32_t type, const char* option,
+                                      const char*) {
+  const ze_result_t result = CheckOptionsOf(device, type);
+  if (result != ZE_RESULT_SUCCESS) return result;
+  return option == nullptr ? ZE_RESULT_ERROR_INVALID_NULL_POINTER
+                           : ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
 }
 
 ze_result_t GraphSetArgumentValue(level_zero::GraphHandle handle, uint32_t index,
@@ -261,6 +215,17 @@ ze_result_t GraphGetNativeBinary(level_zero::GraphHandle handle, size_t* size, u
   return ZE_RESULT_SUCCESS;
 }
 
+// Where they are, as long as the graph lives.
+ze_result_t GraphGetNativeBinary2(level_zero::GraphHandle handle, size_t* size,
+                                  const uint8_t** bytes) {
+  const std::shared_ptr<Graph> graph = Live<Graph>().Find(handle);
+  if (graph == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
+  if (size == nullptr || bytes == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+  *size = graph->blob().size();
+  *bytes = reinterpret_cast<const uint8_t*>(graph->blob().data());
+  return ZE_RESULT_SUCCESS;
+}
+
 ze_result_t GraphDeviceGetProperties(ze_device_handle_t device,
                                      level_zero::DeviceGraphProperties* properties) {
   if (!IsDeviceUnwrapped(device)) return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
@@ -272,12 +237,27 @@ ze_result_t GraphDeviceGetProperties(ze_device_handle_t device,
   return ZE_RESULT_SUCCESS;
 }
 
+// Its blobs are in no container that has a version, and there is no firmware.
+ze_result_t GraphDeviceGetProperties2(ze_device_handle_t device,
+                                      DeviceGraphProperties2* properties) {
+  const ze_result_t result =
+      GraphDeviceGetProperties(device, properties == nullptr ? nullptr : &properties->first);
+  if (result != ZE_RESULT_SUCCESS) return result;
+  properties->container = {};
+  properties->runtime = {};
+  return ZE_RESULT_SUCCESS;
+}
+
 ze_result_t GraphQueryContextMemory(ze_context_handle_t handle, uint32_t type,
                                     level_zero::GraphMemoryQuery* query) {
   const std::shared_ptr<Context> context = Live<Context>().FindUnwrapped(handle);
   if (context == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
   if (query == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
-  if (type != level_zero::kMemoryTypeDdr) return ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION;
+  if (type == 0 || type > level_zero::kMemoryTypeProgramCache) {
+    return ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION;
+  }
+  *query = {};
+  if (type != level_zero::kMemoryTypeDdr) return ZE_RESULT_SUCCESS;  // there are no caches
   query->total = GetSwitches()->capacity;
   query->allocated = context->counted_bytes;
   return ZE_RESULT_SUCCESS;
@@ -314,6 +294,16 @@ const level_zero::GraphExtension& GetGraphExtension() {
       Untyped(kEntry<"pfnCreate2", &GraphCreate>),
       Untyped(kSureEntry<"pfnQueryNetworkCreate2", &GraphQueryNetworkCreate>),
       kSureEntry<"pfnQueryContextMemory", &GraphQueryContextMemory>,
+      Untyped(kSureEntry<"pfnDeviceGetGraphProperties2", &GraphDeviceGetProperties2>),
+      Untyped(kSureEntry<"pfnGetNativeBinary2", &GraphGetNativeBinary2>),
+      Untyped(kSureEntry<"pfnGetProperties2", &GraphGetProperties2>),
+      Untyped(kEntry<"pfnGraphInitialize", &GraphInitialize>),
+      Untyped(kSureEntry<"pfnCompilerGetSupportedOptions", &CompilerGetSupportedOptions>),
+      Untyped(kSureEntry<"pfnCompilerIsOptionSupported", &CompilerIsOptionSupported>),
+      Untyped(kEntry<"pfnCreate3", &GraphCreate3>),
+      Untyped(kSureEntry<"pfnGetProperties3", &GraphGetProperties3>),
+      Untyped(kSureEntry<"pfnBuildLogGetString2", &GraphBuildLogGetString2>),
+      Untyped(kSureEntry<"pfnBuildLogDestroy", &GraphBuildLogDestroy>),
   };
   return table;
 }

@@ -1,7 +1,8 @@
 // The table of ZE_extension_graph: what the driver gives out for it.
 //
-// It claims version 1.5, the newest whose every entry it fills. A network cannot be queried, because
-// nothing is compiled here: UNSUPPORTED_FEATURE.
+// It claims version 1.12, the newest whose every entry it fills: what the later ones want is not known.
+// Nothing is compiled here: a network cannot be queried (UNSUPPORTED_FEATURE), there are no options, and
+// a build log says why a blob was refused, if it was.
 #ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPH_TABLE_H_
 #define NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPH_TABLE_H_
 
@@ -11,38 +12,25 @@
 
 namespace npubank::software_npu {
 
-// What later entries tell about an argument beyond GraphArgumentProperties.
-struct GraphArgumentProperties2 {
-  level_zero::GraphArgumentProperties first;
-  float quantization_scale;
-  uint8_t quantization_zero;
+struct GraphVersion {
+  uint32_t major, minor, patch;
 };
 
-inline constexpr int kGraphTensorNames = 32;
-
-struct GraphArgumentProperties3 {
-  level_zero::GraphArgumentProperties first;
-  float quantization_scale;
-  uint8_t quantization_zero;
-  uint32_t rank;
-  char friendly_name[level_zero::kGraphArgumentMaxName];
-  char tensor_names[kGraphTensorNames][level_zero::kGraphArgumentMaxName];
-  uint32_t tensor_name_count;
+struct DeviceGraphProperties2 {
+  level_zero::DeviceGraphProperties first;
+  GraphVersion container;
+  GraphVersion runtime;
 };
 
-inline constexpr int kGraphMetadataDims = 8;
+// Where a graph came from.
+inline constexpr uint32_t kGraphPreCompiled = 4;
 
-struct GraphArgumentMetadata {
+struct GraphProperties3 {
   uint32_t stype;
   void* pNext;
-  uint32_t type;
-  char friendly_name[level_zero::kGraphArgumentMaxName];
-  uint32_t data_type;
-  uint64_t shape[kGraphMetadataDims];
-  uint32_t rank;
-  char tensor_names[kGraphTensorNames][level_zero::kGraphArgumentMaxName];
-  uint32_t tensor_name_count;
-  char input_name[level_zero::kGraphArgumentMaxName];
+  uint32_t arguments;
+  uint32_t stages;  // of initialization that are required; here the second structure ends
+  uint32_t flags;
 };
 
 const level_zero::GraphExtension& GetGraphExtension();

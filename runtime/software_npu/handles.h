@@ -42,6 +42,7 @@ enum class HandleKind : uint64_t {
   kEventPool,
   kEvent,
   kGraph,
+  kBuildLog,
   kPhysicalMemory,
 };
 

@@ -200,6 +200,9 @@ void AddGraphs(std::vector<DriverEntry>& entries, const level_zero::GraphExtensi
   AddEntry(entries, "pfnAppendGraphExecute", graphs.pfnAppendGraphExecute);
   AddEntry(entries, "pfnGetNativeBinary", graphs.pfnGetNativeBinary);
   AddEntry(entries, "pfnDeviceGetGraphProperties", graphs.pfnDeviceGetGraphProperties);
+  using Ask = ze_result_t (*)(level_zero::GraphHandle, uint64_t*);
+  for (void* ask : {graphs.pfnGetProperties2, graphs.pfnGetProperties3})
+    AddEntry(entries, "later graph properties", reinterpret_cast<Ask>(ask));
   for (void* tell : {graphs.pfnGraphGetArgumentMetadata, graphs.pfnGetArgumentProperties2,
                      graphs.pfnGetArgumentProperties3}) {
     AddEntry(entries, "later properties", reinterpret_cast<Tell>(tell));
@@ -219,6 +222,30 @@ void AddGraphs(std::vector<DriverEntry>& entries, const level_zero::GraphExtensi
            reinterpret_cast<ze_result_t (*)(level_zero::GraphHandle, uint32_t*, char*)>(
                graphs.pfnBuildLogGetString));
   AddEntry(entries, "pfnQueryContextMemory", graphs.pfnQueryContextMemory);
+  AddEntry(entries, "pfnDeviceGetGraphProperties2",
+           reinterpret_cast<ze_result_t (*)(ze_device_handle_t, uint64_t*)>(
+               graphs.pfnDeviceGetGraphProperties2));
+  AddEntry(entries, "pfnGetNativeBinary2",
+           reinterpret_cast<ze_result_t (*)(level_zero::GraphHandle, size_t*, const uint8_t**)>(
+               graphs.pfnGetNativeBinary2));
+  AddEntry(entries, "pfnGraphInitialize",
+           reinterpret_cast<ze_result_t (*)(level_zero::GraphHandle)>(graphs.pfnGraphInitialize));
+  AddEntry(entries, "pfnCompilerGetSupportedOptions",
+           reinterpret_cast<ze_result_t (*)(ze_device_handle_t, uint32_t, size_t*, char*)>(
+               graphs.pfnCompilerGetSupportedOptions));
+  AddEntry(entries, "pfnCompilerIsOptionSupported",
+           reinterpret_cast<ze_result_t (*)(ze_device_handle_t, uint32_t, const char*, const char*)>(
+               graphs.pfnCompilerIsOptionSupported));
+  AddEntry(entries, "pfnCreate3",
+           reinterpret_cast<ze_result_t (*)(ze_context_handle_t, ze_device_handle_t,
+                                            const level_zero::GraphDesc*, level_zero::GraphHandle*,
+                                            level_zero::GraphBuildLogHandle*)>(graphs.pfnCreate3));
+  AddEntry(entries, "pfnBuildLogGetString2",
+           reinterpret_cast<ze_result_t (*)(level_zero::GraphBuildLogHandle, uint32_t*, char*)>(
+               graphs.pfnBuildLogGetString2));
+  AddEntry(entries, "pfnBuildLogDestroy",
+           reinterpret_cast<ze_result_t (*)(level_zero::GraphBuildLogHandle)>(
+               graphs.pfnBuildLogDestroy));
 }
 
 void AddWhatIsNotThere(std::vector<DriverEntry>& entries) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "npubank/tests/conformance/driver_fixture.h"
@@ -125,8 +126,11 @@ TEST_F(DeviceTest, ReportsTheGraphExtensionAndItsOlderNames) {
 // What a client may call is what the version says, whatever this project needs of it.
 TEST_F(DeviceTest, EveryEntryOfTheGraphExtensionItClaimsIsThere) {
   const uint32_t version = VersionOf("ZE_extension_graph");
-  size_t entries = 19;  // of 1.5; between that and 1.16 the number is not known
-  if (version >= ZE_MAKE_VERSION(1, 16)) entries = 31;
+  constexpr std::pair<uint32_t, size_t> kEntriesSince[] = {{5, 19},  {6, 20},  {7, 21},  {8, 23},
+                                                           {11, 25}, {12, 29}, {15, 30}, {16, 31}};
+  size_t entries = 0;
+  for (const auto& [minor, count] : kEntriesSince)
+    if (version >= ZE_MAKE_VERSION(1, minor)) entries = count;
   const auto* const table = reinterpret_cast<void* const*>(graphs_);
   for (size_t i = 0; i < entries; ++i) EXPECT_NE(table[i], nullptr) << "entry " << i;
 }

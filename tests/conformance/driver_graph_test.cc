@@ -266,6 +266,77 @@ TEST_F(GraphTest, LaterEntriesTellTheSameOfArguments) {
   }
 }
 
+// A real one of this version says other things of stages, caches and options.
+TEST_F(GraphTest, TheEntriesOf1Point12TellOfGraphsThatNeedNothing) {
+  NPUBANK_NEEDS_SOFTWARE_NPU();
+  const std::string blob = MatMulBlob();
+  const GraphHandle graph = NewGraph(blob);
+  size_t size = 0;
+  const uint8_t* bytes = nullptr;
+  ASSERT_EQ(reinterpret_cast<ze_result_t (*)(GraphHandle, size_t*, const uint8_t**)>(
+                graphs_->pfnGetNativeBinary2)(graph, &size, &bytes),
+            ZE_RESULT_SUCCESS);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes), size), blob);
+  struct {
+    uint32_t stype = 3;
+    void* next = nullptr;
+    uint32_t arguments = 0, stages = 77, flags = 77;
+  } properties;
+  using Ask = ze_result_t (*)(GraphHandle, void*);
+  ASSERT_EQ(reinterpret_cast<Ask>(graphs_->pfnGetProperties2)(graph, &properties),
+            ZE_RESULT_SUCCESS);
+  EXPECT_EQ(properties.flags, 77u) << "not in the second structure";
+  ASSERT_EQ(reinterpret_cast<Ask>(graphs_->pfnGetProperties3)(graph, &properties),
+            ZE_RESULT_SUCCESS);
+  EXPECT_EQ(properties.arguments, 3u);
+  EXPECT_EQ(properties.stages, 0u);
+  EXPECT_EQ(properties.flags, 4u) << "compiled by somebody else";
+  EXPECT_EQ(reinterpret_cast<ze_result_t (*)(GraphHandle)>(graphs_->pfnGraphInitialize)(graph),
+            ZE_RESULT_SUCCESS);
+  for (const uint32_t cache : {2u, 3u}) {
+    level_zero::GraphMemoryQuery query = {.total = 1, .allocated = 1};
+    EXPECT_EQ(graphs_->pfnQueryContextMemory(context_, cache, &query), ZE_RESULT_SUCCESS);
+    EXPECT_EQ(query.allocated, 0u);
+  }
+  size = 0;
+  EXPECT_EQ(reinterpret_cast<ze_result_t (*)(ze_device_handle_t, uint32_t, size_t*, char*)>(
+                graphs_->pfnCompilerGetSupportedOptions)(device_, 1, &size, nullptr),
+            ZE_RESULT_SUCCESS);
+  EXPECT_EQ(size, 1u) << "an empty text";
+}
+
+TEST_F(GraphTest, ABuildLogSaysWhyABlobWasRefusedUntilItIsDestroyed) {
+  NPUBANK_NEEDS_SOFTWARE_NPU();
+  using level_zero::GraphBuildLogHandle;
+  const auto create = reinterpret_cast<ze_result_t (*)(
+      ze_context_handle_t, ze_device_handle_t, const level_zero::GraphDesc*, GraphHandle*,
+      GraphBuildLogHandle*)>(graphs_->pfnCreate3);
+  const auto tell = reinterpret_cast<ze_result_t (*)(GraphBuildLogHandle, uint32_t*, char*)>(
+      graphs_->pfnBuildLogGetString2);
+  const auto destroy =
+      reinterpret_cast<ze_result_t (*)(GraphBuildLogHandle)>(graphs_->pfnBuildLogDestroy);
+  for (const std::string& blob : {std::string("not a function"), MatMulBlob()}) {
+    const bool good = blob == MatMulBlob();
+    const level_zero::GraphDesc desc = {
+        .inputSize = blob.size(), .pInput = reinterpret_cast<const uint8_t*>(blob.data())};
+    GraphHandle graph = nullptr;
+    GraphBuildLogHandle log = nullptr;
+    ASSERT_EQ(create(context_, device_, &desc, &graph, &log),
+              good ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_INVALID_NATIVE_BINARY);
+    EXPECT_EQ(graphs_->pfnDestroy(graph),
+              good ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+    uint32_t size = 0;
+    ASSERT_EQ(tell(log, &size, nullptr), ZE_RESULT_SUCCESS);
+    EXPECT_EQ(size == 1, good) << "an empty text";
+    std::string text(size, 'x');
+    ASSERT_EQ(tell(log, &size, text.data()), ZE_RESULT_SUCCESS);
+    EXPECT_EQ(text.find('\0'), size - 1);
+    EXPECT_EQ(destroy(log), ZE_RESULT_SUCCESS);
+    EXPECT_EQ(destroy(log), ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+    EXPECT_EQ(tell(log, &size, nullptr), ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+  }
+}
+
 TEST_F(GraphTest, AGraphWithUnboundOrFreedArgumentsIsNotAppended) {
   const GraphHandle graph = NewGraph(MatMulBlob());
   EXPECT_EQ(Append(NewList(), graph), ZE_RESULT_ERROR_INVALID_ARGUMENT);

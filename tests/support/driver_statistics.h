@@ -30,6 +30,7 @@ inline void ExpectNothingLeft(const level_zero::SoftwareNpuExtension& software,
   EXPECT_EQ(left.live_physical_memories, 0u) << when;
   EXPECT_EQ(left.live_reservations, 0u) << when;
   EXPECT_EQ(left.live_graphs, 0u) << when;
+  EXPECT_EQ(left.live_build_logs, 0u) << when;
   EXPECT_EQ(left.live_lists, 0u) << when;
   EXPECT_EQ(left.live_fences, 0u) << when;
   EXPECT_EQ(left.live_queues, 0u) << when;

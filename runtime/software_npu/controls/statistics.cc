@@ -7,6 +7,7 @@
 #include "npubank/runtime/software_npu/controls/forks.h"
 #include "npubank/runtime/software_npu/controls/switches.h"
 #include "npubank/runtime/software_npu/graph.h"
+#include "npubank/runtime/software_npu/build_log.h"
 #include "npubank/runtime/software_npu/handles.h"
 #include "npubank/runtime/software_npu/queues/command_list.h"
 #include "npubank/runtime/software_npu/queues/event.h"
@@ -123,6 +124,7 @@ ze_result_t GetStatistics(level_zero::SoftwareNpuStatistics* out) {
   out->live_event_pools = Live<EventPool>().size();
   out->live_events = Live<Event>().size();
   out->live_graphs = Live<Graph>().size();
+  out->live_build_logs = Live<BuildLog>().size();
   return ZE_RESULT_SUCCESS;
 }
 
