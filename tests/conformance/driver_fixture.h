@@ -28,6 +28,7 @@ namespace npubank {
   if (!IsSoftwareNpu()) GTEST_SKIP() << "asks the software NPU's own counts or switches"
 
 inline constexpr uint64_t kForever = UINT64_MAX;
+inline constexpr uint32_t kReadOnly = ZE_HOST_MEM_ALLOC_FLAG_BIAS_WRITE_COMBINED;  // of an import
 
 class DriverTest : public ::testing::Test {
  protected:
@@ -49,6 +50,11 @@ class DriverTest : public ::testing::Test {
   uint8_t* Allocate(ze_memory_type_t type, size_t bytes);
   ze_result_t TryAllocate(ze_memory_type_t type, size_t bytes, void** out, size_t alignment = 0,
                           uint32_t flags = 0, const void* chain = nullptr);
+  // System memory, by ZE_extension_external_memmap_sysmem.
+  ze_result_t ImportPages(void* memory, size_t bytes, uint32_t flags, void** out);
+  // Whether importing a file's pages and reading them costs the process no more than mapping them
+  // does, each page shared between those that have it.
+  bool ImportsWithoutACopy(int fd, size_t bytes, int protection, uint32_t flags);
   void Free(void* pointer) { EXPECT_EQ(zeMemFree(context_, pointer), ZE_RESULT_SUCCESS); }
 
   ze_command_list_handle_t NewList();

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -18,15 +20,6 @@ namespace npubank {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr uint32_t kReadOnly = ZE_HOST_MEM_ALLOC_FLAG_BIAS_WRITE_COMBINED;
-
-// The structure of ZE_extension_external_memmap_sysmem.
-struct SystemMemory {
-  uint32_t stype = 0x00020037;
-  const void* next = nullptr;
-  void* memory = nullptr;
-  uint64_t size = 0;
-};
 
 // A file of some pages, mapped.
 class MappedFile {
@@ -64,11 +57,6 @@ class ImportTest : public DriverTest {
     if (!HasExtension("ZE_extension_external_memmap_sysmem"))
       GTEST_SKIP() << "this driver does not import system memory";
   }
-
-  ze_result_t Import(void* memory, size_t bytes, uint32_t flags, void** out) {
-    const SystemMemory desc = {0x00020037, nullptr, memory, bytes};
-    return TryAllocate(ZE_MEMORY_TYPE_HOST, 1, out, 0, flags, &desc);
-  }
 };
 
 TEST_F(ImportTest, IsUnsupportedUnlessItIsSwitchedOn) {
@@ -76,14 +64,14 @@ TEST_F(ImportTest, IsUnsupportedUnlessItIsSwitchedOn) {
   SetSwitches({{"NPUBANK_NPU_IMPORT", "0"}});
   const MappedFile file(kPage, PROT_READ, MAP_SHARED);
   void* out = nullptr;
-  EXPECT_EQ(Import(file.data(), kPage, kReadOnly, &out), ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
+  EXPECT_EQ(ImportPages(file.data(), kPage, kReadOnly, &out), ZE_RESULT_ERROR_UNSUPPORTED_FEATURE);
 }
 
 TEST_F(ImportTest, GivesTheSamePointerAsHostMemory) {
   const MappedFile file(4 * kPage, PROT_READ, MAP_SHARED);
   const uint64_t before = Allocated();
   void* out = nullptr;
-  ASSERT_EQ(Import(file.data(), 4 * kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
+  ASSERT_EQ(ImportPages(file.data(), 4 * kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
   EXPECT_EQ(out, file.data());
   EXPECT_EQ(Allocated() - before, 4 * kPage) << "the context query counts imports";
   ze_memory_allocation_properties_t properties = {};
@@ -98,16 +86,16 @@ TEST_F(ImportTest, PointerAndSizeAreWidenedToWholePages) {
   const MappedFile file(3 * kPage, PROT_READ, MAP_SHARED);
   const uint64_t before = Allocated();
   void* out = nullptr;
-  ASSERT_EQ(Import(file.data() + kPage + 100, 10, kReadOnly, &out), ZE_RESULT_SUCCESS);
+  ASSERT_EQ(ImportPages(file.data() + kPage + 100, 10, kReadOnly, &out), ZE_RESULT_SUCCESS);
   EXPECT_EQ(out, file.data() + kPage + 100);
   EXPECT_EQ(Allocated() - before, kPage);
   void* again = nullptr;
-  EXPECT_EQ(Import(file.data() + 2 * kPage - 1, 1, kReadOnly, &again),
+  EXPECT_EQ(ImportPages(file.data() + 2 * kPage - 1, 1, kReadOnly, &again),
             ZE_RESULT_ERROR_INVALID_ARGUMENT)
       << "the page is imported already";
-  EXPECT_EQ(Import(file.data() + kPage - 1, 2, kReadOnly, &again),
+  EXPECT_EQ(ImportPages(file.data() + kPage - 1, 2, kReadOnly, &again),
             ZE_RESULT_ERROR_INVALID_ARGUMENT);
-  EXPECT_EQ(Import(file.data(), kPage, kReadOnly, &again), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(ImportPages(file.data(), kPage, kReadOnly, &again), ZE_RESULT_SUCCESS);
   Free(again);
   Free(out);
 }
@@ -115,14 +103,14 @@ TEST_F(ImportTest, PointerAndSizeAreWidenedToWholePages) {
 TEST_F(ImportTest, PagesOfAnAllocationCannotBeImported) {
   uint8_t* const memory = Host(kPage);
   void* out = nullptr;
-  EXPECT_EQ(Import(memory, kPage, 0, &out), ZE_RESULT_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(ImportPages(memory, kPage, 0, &out), ZE_RESULT_ERROR_INVALID_ARGUMENT);
   Free(memory);
 }
 
 TEST_F(ImportTest, ReadOnlyMemoryNeedsTheReadOnlyFlag) {
   const MappedFile file(kPage, PROT_READ, MAP_SHARED);
   void* out = nullptr;
-  EXPECT_EQ(Import(file.data(), kPage, 0, &out), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+  EXPECT_EQ(ImportPages(file.data(), kPage, 0, &out), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
 }
 
 TEST_F(ImportTest, FilesInMemoryAreImportedForReadingAndForWriting) {
@@ -131,7 +119,7 @@ TEST_F(ImportTest, FilesInMemoryAreImportedForReadingAndForWriting) {
   std::memcpy(device, "hello", 5);
   for (const uint32_t flags : {0u, kReadOnly}) {
     void* out = nullptr;
-    ASSERT_EQ(Import(file.data(), 2 * kPage, flags, &out), ZE_RESULT_SUCCESS) << flags;
+    ASSERT_EQ(ImportPages(file.data(), 2 * kPage, flags, &out), ZE_RESULT_SUCCESS) << flags;
     const ze_result_t written = Copy(file.data() + kPage, device, 5);
     EXPECT_EQ(written, flags == 0 ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_DEVICE_LOST);
     EXPECT_EQ(std::memcmp(file.data() + kPage, "hello", 5), 0);
@@ -149,7 +137,7 @@ TEST_F(ImportTest, SharedAnonymousMemoryIsImportedForReadingAndForWriting) {
   device[0] = 5;
   for (const uint32_t flags : {kReadOnly, 0u}) {
     void* out = nullptr;
-    ASSERT_EQ(Import(memory, 2 * kPage, flags, &out), ZE_RESULT_SUCCESS) << flags;
+    ASSERT_EQ(ImportPages(memory, 2 * kPage, flags, &out), ZE_RESULT_SUCCESS) << flags;
     EXPECT_EQ(Copy(bytes + kPage, device, 1),
               flags == 0 ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_DEVICE_LOST);
     Free(out);
@@ -179,8 +167,8 @@ TEST_F(ImportTest, WritableSharedMappingsOfFilesOnDiskArePinnedForReadingOnly) {
       static_cast<uint8_t*>(mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
   ASSERT_NE(data, MAP_FAILED);
   void* out = nullptr;
-  EXPECT_EQ(Import(data, 2 * kPage, 0, &out), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
-  ASSERT_EQ(Import(data, 2 * kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(ImportPages(data, 2 * kPage, 0, &out), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+  ASSERT_EQ(ImportPages(data, 2 * kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
   ASSERT_EQ(pwrite(fd, "here", 4, kPage), 4);
   // A pin outlives the mapping, the name and the descriptor.
   uint8_t* const device = Device(16);
@@ -199,9 +187,9 @@ TEST_F(ImportTest, APinOfSeveralMappingsOutlivesThemAll) {
   ASSERT_EQ(pwrite(file.fd(), "last", 4, 2 * kPage), 4);
   ASSERT_EQ(mprotect(data + kPage, kPage, PROT_READ), 0) << "three mappings from now on";
   void* out = nullptr;
-  EXPECT_EQ(Import(data, 3 * kPage, 0, &out), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)
+  EXPECT_EQ(ImportPages(data, 3 * kPage, 0, &out), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)
       << "one of them is read-only";
-  ASSERT_EQ(Import(data, 3 * kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
+  ASSERT_EQ(ImportPages(data, 3 * kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
   uint8_t* const device = Device(16);
   file.Unmap();
   EXPECT_EQ(Copy(device, data + 2 * kPage, 4), ZE_RESULT_SUCCESS);
@@ -214,7 +202,7 @@ TEST_F(ImportTest, AFileThatShrinksFailsTheJobsThatReadIt) {
   NPUBANK_NEEDS_SOFTWARE_NPU();  // a real pin keeps the pages
   MappedFile file(2 * kPage, PROT_READ, MAP_SHARED);
   void* out = nullptr;
-  ASSERT_EQ(Import(file.data(), 2 * kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
+  ASSERT_EQ(ImportPages(file.data(), 2 * kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
   uint8_t* const device = Device(2 * kPage);
   ASSERT_EQ(Copy(device, out, 2 * kPage), ZE_RESULT_SUCCESS);
   ASSERT_EQ(ftruncate(file.fd(), kPage), 0);
@@ -223,7 +211,7 @@ TEST_F(ImportTest, AFileThatShrinksFailsTheJobsThatReadIt) {
   EXPECT_EQ(Copy(device, file.data() + kPage, 4), ZE_RESULT_ERROR_DEVICE_LOST)
       << "what was lost does not come back";
   Free(out);
-  ASSERT_EQ(Import(file.data(), 2 * kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
+  ASSERT_EQ(ImportPages(file.data(), 2 * kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
   EXPECT_EQ(Copy(device, file.data() + kPage, 4), ZE_RESULT_SUCCESS);
   Free(device);
   Free(out);
@@ -235,7 +223,7 @@ TEST_F(ImportTest, PrivateMemoryThatIsUnmappedEarlyFailsTheJobsThatNeedIt) {
       mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   void* out = nullptr;
-  ASSERT_EQ(Import(memory, kPage, 0, &out), ZE_RESULT_SUCCESS);
+  ASSERT_EQ(ImportPages(memory, kPage, 0, &out), ZE_RESULT_SUCCESS);
   uint8_t* const device = Device(16);
   ASSERT_EQ(munmap(memory, kPage), 0);
   EXPECT_EQ(Copy(device, memory, 4), ZE_RESULT_ERROR_DEVICE_LOST);
@@ -249,7 +237,7 @@ TEST_F(ImportTest, TheEndOfTheAddressSpaceIsRefused) {
   for (const uint64_t address : {UINT64_MAX, UINT64_MAX - kPage + 1, UINT64_MAX - kPage,
                                  UINT64_MAX - 2 * kPage, uint64_t{1} << 47, uint64_t{1} << 63}) {
     for (const uint64_t bytes : {uint64_t{1}, uint64_t{kPage}, UINT64_MAX, UINT64_MAX - kPage}) {
-      EXPECT_EQ(Import(reinterpret_cast<void*>(address), bytes, kReadOnly, &out),
+      EXPECT_EQ(ImportPages(reinterpret_cast<void*>(address), bytes, kReadOnly, &out),
                 ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)
           << address << " " << bytes;
     }
@@ -260,44 +248,36 @@ TEST_F(ImportTest, AnyPointerInsideFreesAnImport) {
   const MappedFile file(2 * kPage, PROT_READ, MAP_SHARED);
   for (const size_t offset : {size_t{0}, size_t{1}, kPage, 2 * kPage - 1}) {
     void* out = nullptr;
-    ASSERT_EQ(Import(file.data() + 100, kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
+    ASSERT_EQ(ImportPages(file.data() + 100, kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
     Free(file.data() + offset);
     EXPECT_EQ(zeMemFree(context_, out), ZE_RESULT_ERROR_INVALID_ARGUMENT) << "it is gone";
   }
-}
-
-// What the process's pages cost, each shared between those that map it, in bytes.
-uint64_t ProportionalBytes() {
-  std::ifstream rollup("/proc/self/smaps_rollup");
-  std::string word;
-  uint64_t kibibytes = 0;
-  while (rollup >> word)
-    if (word == "Pss:") rollup >> kibibytes;
-  return kibibytes * 1024;
 }
 
 TEST_F(ImportTest, AnImportNeverCopiesSharedPages) {
   constexpr size_t kBytes = size_t{32} << 20;
   const MappedFile file(kBytes, PROT_READ | PROT_WRITE, MAP_SHARED);
   std::memset(file.data(), 1, kBytes);
-  uint8_t* const device = Device(kBytes);
-  std::memset(device, 0, kBytes);
-  // What a checker of this process may add for every byte that is read.
-  uint64_t before = ProportionalBytes();
-  void* const again = mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, file.fd(), 0);
-  ASSERT_NE(again, MAP_FAILED);
-  std::memcpy(device, again, kBytes);
-  const uint64_t read = ProportionalBytes() - std::min(before, ProportionalBytes());
-  munmap(again, kBytes);
-  for (const uint32_t flags : {0u, kReadOnly}) {
-    before = ProportionalBytes();
+  for (const uint32_t flags : {0u, kReadOnly})
+    EXPECT_TRUE(ImportsWithoutACopy(file.fd(), kBytes, PROT_READ | PROT_WRITE, flags)) << flags;
+}
+
+// The fastest of many: the others waited for somebody else.
+TEST_F(ImportTest, AnImportTakesLessThanTenMicroseconds) {
+  NPUBANK_NEEDS_SOFTWARE_NPU();
+  const MappedFile file(kPage, PROT_READ, MAP_SHARED);
+  double fastest = 1e9;
+  for (int i = 0; i < 1000; ++i) {
     void* out = nullptr;
-    ASSERT_EQ(Import(file.data(), kBytes, flags, &out), ZE_RESULT_SUCCESS);
-    ASSERT_EQ(Copy(device, out, kBytes), ZE_RESULT_SUCCESS);
-    EXPECT_LT(ProportionalBytes(), before + read + kBytes / 4);
+    const auto start = std::chrono::steady_clock::now();
+    const ze_result_t result = ImportPages(file.data(), kPage, kReadOnly, &out);
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    ASSERT_EQ(result, ZE_RESULT_SUCCESS);
     Free(out);
+    fastest = std::min(fastest, took.count());
   }
-  Free(device);
+  std::printf("an import takes %.1f us\n", fastest);
+  EXPECT_LT(fastest, 10);
 }
 
 TEST_F(ImportTest, MemoryThatIsNotThereIsOutOfDeviceMemory) {
@@ -305,14 +285,14 @@ TEST_F(ImportTest, MemoryThatIsNotThereIsOutOfDeviceMemory) {
   uint8_t* const data = file.data();
   ASSERT_EQ(munmap(data + kPage, kPage), 0);
   void* out = nullptr;
-  EXPECT_EQ(Import(data, 2 * kPage, kReadOnly, &out), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
-  EXPECT_EQ(Import(data, SIZE_MAX - kPage, kReadOnly, &out), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+  EXPECT_EQ(ImportPages(data, 2 * kPage, kReadOnly, &out), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+  EXPECT_EQ(ImportPages(data, SIZE_MAX - kPage, kReadOnly, &out), ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
 }
 
 TEST_F(ImportTest, APrivateFileMappingIsCopiedIntoAnonymousMemory) {
   const MappedFile file(2 * kPage, PROT_READ, MAP_PRIVATE);
   void* out = nullptr;
-  ASSERT_EQ(Import(file.data(), 2 * kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
+  ASSERT_EQ(ImportPages(file.data(), 2 * kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
   ASSERT_EQ(pwrite(file.fd(), "PAGE", 4, kPage), 4);
   EXPECT_EQ(std::memcmp(file.data() + kPage, "page", 4), 0) << "no longer the file's page";
   Free(out);
@@ -321,7 +301,7 @@ TEST_F(ImportTest, APrivateFileMappingIsCopiedIntoAnonymousMemory) {
 TEST_F(ImportTest, InteriorPointersAreCopyEndpointsAndReadOnlyOnesAreNotWritten) {
   const MappedFile file(2 * kPage, PROT_READ, MAP_SHARED);
   void* out = nullptr;
-  ASSERT_EQ(Import(file.data(), 2 * kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
+  ASSERT_EQ(ImportPages(file.data(), 2 * kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
   uint8_t* const device = Device(16);
   EXPECT_EQ(Copy(device, file.data() + kPage, 4), ZE_RESULT_SUCCESS);
   EXPECT_EQ(std::memcmp(device, "page", 4), 0);
@@ -333,7 +313,7 @@ TEST_F(ImportTest, InteriorPointersAreCopyEndpointsAndReadOnlyOnesAreNotWritten)
 TEST_F(ImportTest, PinnedSharedPagesOutliveTheHostsMapping) {
   MappedFile file(kPage, PROT_READ, MAP_SHARED);
   void* out = nullptr;
-  ASSERT_EQ(Import(file.data(), kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
+  ASSERT_EQ(ImportPages(file.data(), kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
   uint8_t* const device = Device(16);  // before: it must not get the addresses of the file
   file.Unmap();
   EXPECT_EQ(Copy(device, out, 4), ZE_RESULT_SUCCESS);
@@ -347,7 +327,7 @@ TEST_F(ImportTest, AnonymousMemoryIsImportedForWriting) {
   ASSERT_NE(memory, nullptr);
   std::memset(memory, 0, 2 * kPage);
   void* out = nullptr;
-  ASSERT_EQ(Import(memory, 2 * kPage, 0, &out), ZE_RESULT_SUCCESS);
+  ASSERT_EQ(ImportPages(memory, 2 * kPage, 0, &out), ZE_RESULT_SUCCESS);
   uint8_t* const device = Device(16);
   std::memcpy(device, "hello", 5);
   EXPECT_EQ(Copy(static_cast<uint8_t*>(memory) + kPage, device, 5), ZE_RESULT_SUCCESS);

@@ -19,6 +19,7 @@ namespace npubank {
 namespace {
 
 constexpr size_t kBytes = 3 * 4096;
+constexpr size_t kManyBytes = size_t{16} << 20;
 constexpr char kSocketVariable[] = "NPUBANK_TEST_PEER_SOCKET";
 
 // What the exporter and then the importer wrote.
@@ -68,6 +69,9 @@ bool Receive(int socket, char* word, int* fd) {
 // One side of the exchange: a buffer of its own, or one that it imported. Steps are words:
 //   'a' allocate and write kFirst   'x' export   'i' import   'c' check kFirst   'w' write kSecond
 //   'f' free
+// or a file in memory, of which it pins the pages and its device reads them into a buffer:
+//   'p' pin   'd' read   'c' check kFirst   's' check kSecond   'f' free   'u' unpin
+//   'n' whether pinning and reading the whole file copies nothing
 class SharingTest : public DriverTest {
  protected:
   // False when the step failed. `fd` is what comes along with it, and what goes back.
@@ -81,6 +85,16 @@ class SharingTest : public DriverTest {
         return Import(*fd);
       case 'c':
         return AllBytesAre(memory_, kFirst);
+      case 's':
+        return AllBytesAre(memory_, kSecond);
+      case 'p':
+        return Pin(*fd);
+      case 'd':
+        return Copy(memory_, pinned_, kBytes) == ZE_RESULT_SUCCESS;
+      case 'u':
+        return zeMemFree(context_, pinned_) == ZE_RESULT_SUCCESS && munmap(pinned_, kBytes) == 0;
+      case 'n':
+        return SwitchImportsOn() && ImportsWithoutACopy(*fd, kManyBytes, PROT_READ, kReadOnly);
       case 'w':
         std::memset(memory_, kSecond, kBytes);
         return true;
@@ -122,7 +136,20 @@ class SharingTest : public DriverTest {
     return true;
   }
 
+  bool SwitchImportsOn() {
+    if (IsSoftwareNpu()) SetSwitches({{"NPUBANK_NPU_IMPORT", "1"}});
+    return HasExtension("ZE_extension_external_memmap_sysmem");
+  }
+  bool Pin(int fd) {
+    if (!SwitchImportsOn()) return false;
+    pinned_ = mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, fd, 0);
+    memory_ = Device(kBytes);
+    void* out = nullptr;
+    return ImportPages(pinned_, kBytes, kReadOnly, &out) == ZE_RESULT_SUCCESS && out == pinned_;
+  }
+
   uint8_t* memory_ = nullptr;
+  void* pinned_ = nullptr;
 };
 
 // The other process: this program with the one test that serves.
@@ -270,6 +297,55 @@ TEST_F(SharingTest, WritesOfOneProcessAreSeenByTheOther) {
   EXPECT_EQ(zeMemFree(context_, memory_), ZE_RESULT_SUCCESS);
 }
 
+// A file in memory of which every process has a descriptor.
+int NewMemoryFile(size_t bytes) {
+  const int fd = memfd_create("shared", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  EXPECT_EQ(ftruncate(fd, static_cast<off_t>(bytes)), 0);
+  return fd;
+}
+
+TEST_F(SharingTest, ASealedFileInMemoryIsOneMemoryForTheDevicesOfTwoProcesses) {
+  if (!SwitchImportsOn()) GTEST_SKIP() << "this driver does not import system memory";
+  int fd = NewMemoryFile(kBytes);
+  void* const written = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  std::memset(written, kFirst, kBytes);
+  ASSERT_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE), 0);
+  Peer peer;
+  int none = -1;
+  int sent = fd;
+  ASSERT_TRUE(peer.Step('p', &sent));
+  ASSERT_TRUE(Step('p', &fd));
+  for (const char step : {'d', 'c'}) {
+    EXPECT_TRUE(peer.Step(step, &none)) << step;
+    EXPECT_TRUE(Step(step, &none)) << step;
+  }
+  std::memset(written, kSecond, kBytes);
+  munmap(written, kBytes);
+  EXPECT_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0) << "pins for reading do not stand in the way";
+  for (const char step : {'d', 's', 'f', 'u'}) {
+    EXPECT_TRUE(peer.Step(step, &none)) << step;
+    EXPECT_TRUE(Step(step, &none)) << step;
+  }
+  EXPECT_EQ(peer.Leave(), 0);
+  close(fd);
+}
+
+TEST_F(SharingTest, WhatTwoProcessesImportIsInMemoryOnce) {
+  if (!SwitchImportsOn()) GTEST_SKIP() << "this driver does not import system memory";
+  int fd = NewMemoryFile(kManyBytes);
+  void* const written = mmap(nullptr, kManyBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  std::memset(written, kFirst, kManyBytes);
+  void* out = nullptr;
+  ASSERT_EQ(ImportPages(written, kManyBytes, kReadOnly, &out), ZE_RESULT_SUCCESS);
+  Peer peer;
+  int sent = fd;
+  EXPECT_TRUE(peer.Step('n', &sent));
+  EXPECT_EQ(peer.Leave(), 0);
+  Free(out);
+  munmap(written, kManyBytes);
+  close(fd);
+}
+
 using ForkTest = DriverTest;
 
 // The exit code of a child that runs `body`; 99 when it hangs.
@@ -310,6 +386,31 @@ TEST_F(ForkTest, AChildThatDestroysWhatItInheritedDoesNotHang) {
   ASSERT_EQ(zeEventHostSignal(events[0]), ZE_RESULT_SUCCESS);
   EXPECT_EQ(zeFenceHostSynchronize(fence, kForever), ZE_RESULT_SUCCESS);
   Free(memory);
+}
+
+// Only a child has the parent's shared anonymous memory.
+TEST_F(ForkTest, SharedAnonymousMemoryThatIsImportedIsTheChildsToo) {
+  if (IsSoftwareNpu()) SetSwitches({{"NPUBANK_NPU_IMPORT", "1"}});
+  if (!HasExtension("ZE_extension_external_memmap_sysmem"))
+    GTEST_SKIP() << "this driver does not import system memory";
+  void* const shared =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  uint8_t* const device = Device(kBytes);
+  void* out = nullptr;
+  ASSERT_EQ(ImportPages(shared, kBytes, 0, &out), ZE_RESULT_SUCCESS);
+  std::memset(device, kFirst, kBytes);
+  ASSERT_EQ(Copy(out, device, kBytes), ZE_RESULT_SUCCESS);
+  EXPECT_EQ(InChild([&] {
+              if (!AllBytesAre(static_cast<uint8_t*>(shared), kFirst)) return 1;
+              std::memset(shared, kSecond, kBytes);
+              return 0;
+            }),
+            0);
+  ASSERT_EQ(Copy(device, out, kBytes), ZE_RESULT_SUCCESS);
+  EXPECT_TRUE(AllBytesAre(device, kSecond));
+  Free(out);
+  Free(device);
+  munmap(shared, kBytes);
 }
 
 TEST_F(ForkTest, HiddenMemoryFreedInAChildIsStillTheParents) {
