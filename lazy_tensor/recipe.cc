@@ -4,6 +4,7 @@
 #include <array>
 #include <unordered_set>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

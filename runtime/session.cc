@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/base/align.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/sources/source_index.h"
 
@@ -12,10 +14,6 @@ namespace npubank {
 namespace {
 
 constexpr uint64_t kMostCacheBytes = uint64_t{1} << 46;  // more than any device addresses
-
-uint64_t AlignUp(uint64_t bytes, uint64_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
 
 }  // namespace
 

@@ -1,19 +1,17 @@
 #include "npubank/compiler_stub/planner/lifetimes.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "npubank/compiler_stub/planner/ancestors.h"
 #include "npubank/compiler_stub/planner/groups.h"
+#include "npubank/lazy_tensor/base/align.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
 namespace {
-
-int64_t RoundUp(int64_t bytes, int64_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
 
 // The buffer that holds `group`.
 Buffer BufferOf(const PlanGraph& graph, absl::Span<const int> makers, const Group& group) {
@@ -29,7 +27,7 @@ Buffer BufferOf(const PlanGraph& graph, absl::Span<const int> makers, const Grou
   const int first = group.values.front();
   buffer.id = graph.values[first].name;
   buffer.kind = makers[first] == kNoOp ? "input" : graph.ops[makers[first]].kind;
-  buffer.size = RoundUp(group.bytes, graph.alignment);
+  buffer.size = AlignUp(group.bytes, graph.alignment);
   buffer.alignment = graph.alignment;
   for (int value : group.values) buffer.values.push_back(graph.values[value].name);
   return buffer;
@@ -80,7 +78,7 @@ absl::StatusOr<Lifetimes> FindLifetimes(const PlanGraph& graph, const LifetimeOp
   Lifetimes lifetimes;
   Groups groups(graph, makers, ancestors.has_value() ? &*ancestors : nullptr, limit);
   for (const Group& group : groups.groups()) {
-    if (!group.external) lifetimes.sum_of_values += RoundUp(group.bytes, graph.alignment);
+    if (!group.external) lifetimes.sum_of_values += AlignUp(group.bytes, graph.alignment);
   }
   if (options.fused_add) lifetimes.fused_adds = groups.FuseAdds();
   if (options.in_place) lifetimes.in_place = groups.WriteInPlace();

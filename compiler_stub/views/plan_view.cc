@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "npubank/compiler_stub/blob/function_check.h"
+#include "npubank/lazy_tensor/base/align.h"
 
 namespace npubank {
 namespace {
@@ -35,7 +36,7 @@ class ViewBuilder {
     buffer.id = absl::StrCat(view_.problem.buffers.size(), " ", name);
     buffer.lower = time;
     buffer.upper = time + 1;
-    buffer.size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    buffer.size = AlignUp(bytes, kAlignment);
     buffer.alignment = kAlignment;
     buffer.kind = std::move(kind);
     buffer.values = {std::move(name)};

@@ -4,9 +4,12 @@
 #include <cstring>
 #include <memory>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/base/align.h"
 #include "npubank/lazy_tensor/base/mutex.h"
 #include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
@@ -75,7 +78,7 @@ class TileCutter {
     half.extent[axis] = box.extent[axis] / 2;
     // Rows are cut between cache lines, counted from the box: only whole lines pass the cache by, and
     // four-bit elements must not share a byte.
-    if (axis == box.rank - 1) half.extent[axis] = (half.extent[axis] + line_ - 1) / line_ * line_;
+    if (axis == box.rank - 1) half.extent[axis] = AlignUp(half.extent[axis], line_);
     Cut(half);
     half.start[axis] += half.extent[axis];
     half.extent[axis] = box.extent[axis] - half.extent[axis];

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"

@@ -1,17 +1,20 @@
 // Packing: four-bit weights of GPTQ and AWQ checkpoints, from int32 words to plain runs of U4.
 //
 // Both keep eight weights in a little-endian int32, nibble 0 in the lowest bits.
-// - GPTQ: qweight int32 [K/8, N]; nibble i of word (r, n) is weight (8 r + i, n). K is the input
-// axis.
-//     One word row to rows of U4 [K, N]:   GptqRows(words, columns, 0, 8, out, columns / 2);
-//     U4 [N, K]: the words of one column one after the other are already in order, so this is a
-//     transpose of 32-bit elements (CopyStrided, permute.h).
-//   qzeros int32 [G, N/8]; nibble i of word (g, w) is the zero point of column 8 w + i: plain U4
-//   [G, N].
-//     Version 1 of the format stores one less, modulo 16: GptqZeros gives the points themselves.
-// - AWQ: qweight int32 [K, N/8] and qzeros int32 [G, N/8]; nibble i of a word is column
-//     8 w + {0, 2, 4, 6, 1, 3, 5, 7}[i]. AwqToU4 puts them in order: U4 [K, N] and [G, N]. For U4
-//     [N, K] transpose that with CopyStrided.
+//
+// GPTQ (K is the input axis):
+// - qweight int32 [K/8, N]: nibble i of word (r, n) is weight (8 r + i, n).
+//   To U4 [K, N], one row of words to rows: GptqRows(words, columns, 0, 8, out, columns / 2).
+//   To U4 [N, K]: the words of a column, one after the other, are already in order, so this is a
+//   transpose of 32-bit elements (CopyStrided, permute.h).
+// - qzeros int32 [G, N/8]: nibble i of word (g, w) is the zero point of column 8 w + i, so they are
+//   plain U4 [G, N]. Version 1 of the format stores one less, modulo 16: GptqZeros gives the points.
+//
+// AWQ:
+// - qweight int32 [K, N/8] and qzeros int32 [G, N/8]: nibble i of word w is column
+//   8 w + {0, 2, 4, 6, 1, 3, 5, 7}[i]. AwqToU4 puts them in order: U4 [K, N] and [G, N]; transpose
+//   that with CopyStrided for U4 [N, K].
+//
 // Layouts as the public AutoGPTQ (github.com/AutoGPTQ/AutoGPTQ) and AutoAWQ
 // (github.com/casper-hansen/AutoAWQ) write them.
 //

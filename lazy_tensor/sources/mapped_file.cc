@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <csignal>
 
+#include "npubank/lazy_tensor/base/align.h"
+
 namespace npubank {
 
 // What the signal handler knows of a mapping. It may take no lock and free nothing, so guards are in
@@ -120,7 +122,7 @@ bool MappedFile::lost() const { return guard_->lost.load(); }
 
 void MappedFile::Release(uint64_t offset, uint64_t length) const {
   // Whole pages inside the range; the last page of the file counts as whole.
-  const uint64_t begin = (offset + PageBytes() - 1) / PageBytes() * PageBytes();
+  const uint64_t begin = AlignUp(offset, PageBytes());
   uint64_t end = offset + length;
   if (end != bytes_.size()) end = end / PageBytes() * PageBytes();
   if (begin < end) {

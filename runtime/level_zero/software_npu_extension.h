@@ -36,9 +36,10 @@ struct SoftwareNpuStatistics {
   uint64_t live_build_logs = 0;
   uint64_t live_physical_memories = 0;
   uint64_t live_reservations = 0;
-  // What the queries of all contexts come to: bytes as asked for and not freed, imports, and
+  // What the queries of all contexts come to: bytes as asked for and not freed, imports, and the
+  // driver's own command buffers and event pools, which are `driver_bytes` of them.
   uint64_t counted_bytes = 0;
-  uint64_t driver_bytes = 0;  // of these the driver's own command buffers and event pools
+  uint64_t driver_bytes = 0;
 };
 
 struct SoftwareNpuExtension {

@@ -1,5 +1,6 @@
 #include "npubank/runtime/level_zero/virtual_memory.h"
 
+#include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/runtime/level_zero/result.h"
 

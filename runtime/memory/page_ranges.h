@@ -15,6 +15,8 @@
 #include <map>
 #include <optional>
 
+#include "npubank/lazy_tensor/base/align.h"
+
 namespace npubank {
 
 struct PageRange {
@@ -26,7 +28,7 @@ struct PageRange {
   // The pages that [offset, offset + bytes) lies in; neither end may overflow when it is rounded.
   static PageRange Around(uint64_t offset, uint64_t bytes) {
     return {offset / kPageBytes * kPageBytes,
-            (offset + bytes + kPageBytes - 1) / kPageBytes * kPageBytes};
+            AlignUp(offset + bytes, kPageBytes)};
   }
   bool Contains(const PageRange& other) const { return begin <= other.begin && other.end <= end; }
   bool operator==(const PageRange&) const = default;

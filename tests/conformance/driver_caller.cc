@@ -7,6 +7,7 @@
 #include <level_zero/zet_ddi.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace npubank {
 namespace {

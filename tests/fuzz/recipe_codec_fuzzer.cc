@@ -1,8 +1,10 @@
 // Any bytes as a recipe list: refused with a Status, or recipes that are what the list said of them
 // before they were made, describe themselves, encode again to a list with the same digests, and
 // evaluate when they are small.
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <vector>
 

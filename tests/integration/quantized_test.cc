@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <memory>
 #include <string>
 #include <vector>
 

@@ -1,3 +1,4 @@
+#include <memory>
 #include <utility>
 
 #include "npubank/bank/host_memory.h"

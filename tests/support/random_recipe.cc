@@ -1,7 +1,9 @@
 #include "npubank/tests/support/random_recipe.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 namespace npubank::testing {

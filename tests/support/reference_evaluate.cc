@@ -4,6 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <variant>
 
 #include "npubank/lazy_tensor/kernels/convert.h"
 

@@ -11,6 +11,7 @@
 #define NPUBANK_TESTS_SUPPORT_TEST_WEIGHTS_H_
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 

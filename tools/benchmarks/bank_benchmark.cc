@@ -8,6 +8,7 @@
 // lines that no cache holds; a hit that costs a fixed multiple of a look-up is flat.
 #include <benchmark/benchmark.h>
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>

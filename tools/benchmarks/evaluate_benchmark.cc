@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
+#include "npubank/lazy_tensor/base/align.h"
 #include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/recipe.h"
@@ -71,7 +72,7 @@ using Pages = std::unique_ptr<std::byte[], FreeBytes>;
 
 Pages TouchedPages(size_t size) {
   constexpr size_t kPage = 4096;
-  const size_t rounded = (size + kPage - 1) / kPage * kPage;
+  const size_t rounded = AlignUp(size, kPage);
   Pages pages(static_cast<std::byte*>(std::aligned_alloc(kPage, rounded)));
   std::memset(pages.get(), 1, rounded);
   return pages;

@@ -65,7 +65,7 @@ struct FreeBytes {
 // On a page, as device memory is; bits that make no infinite scale.
 std::unique_ptr<uint8_t[], FreeBytes> TestBytes(size_t size) {
   constexpr size_t kPage = 4096;
-  const size_t rounded = (size + kPage - 1) / kPage * kPage;
+  const size_t rounded = (size / kPage + 1) * kPage;
   std::unique_ptr<uint8_t[], FreeBytes> bytes(
       static_cast<uint8_t*>(std::aligned_alloc(kPage, rounded)));
   uint64_t state = 1;
@@ -79,7 +79,7 @@ std::unique_ptr<uint8_t[], FreeBytes> TestBytes(size_t size) {
 // `count` floats on a page, all of one value.
 std::shared_ptr<const float[]> Floats(size_t count, float value) {
   constexpr size_t kPage = 4096;
-  const size_t rounded = (count * sizeof(float) + kPage - 1) / kPage * kPage;
+  const size_t rounded = (count * sizeof(float) / kPage + 1) * kPage;
   float* floats = static_cast<float*>(std::aligned_alloc(kPage, rounded));
   std::fill_n(floats, count, value);
   return std::shared_ptr<const float[]>(floats,

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "npubank/compiler_stub/planner/search/conflicts.h"
 #include "npubank/compiler_stub/planner/search/sweep.h"
+#include "npubank/lazy_tensor/base/align.h"
 
 namespace npubank {
 namespace {
@@ -22,10 +24,6 @@ struct Placed {
   int64_t upper;
   int buffer;
 };
-
-int64_t AlignUp(int64_t offset, int64_t alignment) {
-  return (offset + alignment - 1) & ~(alignment - 1);
-}
 
 // The offset for buffer `number` among `placed`, which is sorted by begin.
 int64_t FindGap(const Problem& problem, int number, absl::Span<const Placed> placed, Fit fit) {

@@ -7,16 +7,13 @@
 
 #include "absl/types/span.h"
 #include "npubank/compiler_stub/planner/search/search_space.h"
+#include "npubank/lazy_tensor/base/align.h"
 
 namespace npubank {
 namespace {
 
 constexpr int64_t kNoBlocker = std::numeric_limits<int64_t>::max();
 constexpr int64_t kFirstRun = 10'000;  // steps with the first order of preference
-
-int64_t AlignUp(int64_t offset, int64_t alignment) {
-  return (offset + alignment - 1) & ~(alignment - 1);
-}
 
 // One walk through the tree of decisions, in units.
 class Walk {

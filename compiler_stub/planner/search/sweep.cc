@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "npubank/lazy_tensor/base/align.h"
+
 namespace npubank {
 namespace {
 
@@ -58,10 +60,6 @@ class FreeGaps {
   }
 
  private:
-  static int64_t AlignUp(int64_t offset, int64_t alignment) {
-    return (offset + alignment - 1) & ~(alignment - 1);
-  }
-
   int64_t TakeOnTop(int64_t size, int64_t alignment) {
     const int64_t place = AlignUp(top_, alignment);
     if (place > top_) Insert(top_, place);

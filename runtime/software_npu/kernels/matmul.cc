@@ -11,6 +11,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "npubank/lazy_tensor/base/align.h"
 #include "npubank/runtime/software_npu/kernels/load_weight-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -287,7 +288,7 @@ constexpr int64_t kWorthSharing = 1 << 15;
 int64_t StripWidth(const MatMulOperands& m, int64_t most) {
   const int64_t shares = kStripsPerThread * WorkerPool::Get().threads();
   const int64_t even = (m.columns + shares - 1) / shares;
-  return std::min(most, (even + kStripStep - 1) / kStripStep * kStripStep);
+  return std::min(most, AlignUp(even, kStripStep));
 }
 
 template <class Strip>

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <functional>
 
+#include "npubank/lazy_tensor/base/align.h"
+
 namespace npubank::software_npu {
 namespace {
 
@@ -20,7 +22,7 @@ uint64_t NextId() {
 // Addresses of the device are handed out one after the other: nobody but the host sees them.
 uint64_t NextDeviceAddress(uint64_t bytes) {
   static std::atomic<uint64_t> next{kFirstDeviceAddress};
-  return next.fetch_add((bytes + kDevicePage - 1) / kDevicePage * kDevicePage);
+  return next.fetch_add(AlignUp(bytes, kDevicePage));
 }
 
 }  // namespace

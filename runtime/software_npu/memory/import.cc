@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "npubank/lazy_tensor/base/align.h"
 #include "npubank/runtime/software_npu/controls/statistics.h"
 #include "npubank/runtime/software_npu/controls/switches.h"
 #include "npubank/runtime/software_npu/memory/address_space.h"
@@ -34,7 +35,7 @@ Pages PagesOf(uint64_t address, uint64_t size) {
   constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
   if (size > kMost - address || address + size > kMost - kPage) return {};
   const uint64_t begin = address / kPage * kPage;
-  return {begin, (address + size + kPage - 1) / kPage * kPage - begin};
+  return {begin, AlignUp(address + size, kPage) - begin};
 }
 
 template <class Condition>

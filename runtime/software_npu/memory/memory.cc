@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "npubank/lazy_tensor/base/align.h"
 #include "npubank/runtime/software_npu/context.h"
 #include "npubank/runtime/software_npu/controls/statistics.h"
 #include "npubank/runtime/software_npu/controls/switches.h"
@@ -147,7 +148,7 @@ ze_result_t Allocate(const Request& request, void** out) {
   if (request.size > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) - page) {
     return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
   }
-  const uint64_t bytes = (request.size + page - 1) / page * page;
+  const uint64_t bytes = AlignUp<uint64_t>(request.size, page);
   std::optional<Charge> charge = Charge::Take(Charge::Kind::kAllocation, bytes, request.context);
   if (!charge.has_value()) return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
   std::optional<Pages> pages = MakePages(request, exported != nullptr, bytes);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "npubank/bank/books/audit.h"
 #include "npubank/bank/files/snapshot.h"
 #include "npubank/bank/host_memory.h"

@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "npubank/tests/unit/bank/cache_file_fixture.h"
 
 namespace npubank {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "npubank/compiler_stub/blob/function_check.h"
 #include "npubank/compiler_stub/partition/partition.h"
 #include "npubank/tests/unit/compiler/function_maker.h"

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <bit>
 #include <string>
 #include <variant>
 

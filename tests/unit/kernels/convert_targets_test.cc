@@ -1,6 +1,8 @@
 // Convert against ReferenceConvert, bit for bit, on every instruction set.
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <random>
 
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/kernels/convert.h"

@@ -1,6 +1,8 @@
 // Dequantize: by hand, and against its plain loop on every instruction set.
 #include "npubank/lazy_tensor/kernels/dequantize.h"
 
+#include <random>
+
 #include "gmock/gmock.h"
 #include "npubank/tests/unit/kernels/every_target.h"
 

@@ -3,6 +3,7 @@
 #ifndef NPUBANK_TESTS_UNIT_KERNELS_EVERY_TARGET_H_
 #define NPUBANK_TESTS_UNIT_KERNELS_EVERY_TARGET_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <random>
 
 #include "gmock/gmock.h"
 #include "npubank/lazy_tensor/kernels/convert.h"

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <csetjmp>
 #include <csignal>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 

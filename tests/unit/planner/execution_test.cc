@@ -2,6 +2,7 @@
 // run in which every value has memory of its own.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <random>
 
 #include "absl/strings/str_cat.h"

@@ -1,7 +1,9 @@
 // What a device may want of its arguments' addresses, which no driver can be asked: every strategy gives it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 

@@ -1,5 +1,6 @@
 #include "npubank/tools/tokenizer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
