@@ -30,6 +30,7 @@
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/digest.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
+#include "npubank/lazy_tensor/kernels/block_planes.h"
 #include "npubank/lazy_tensor/kernels/blocks.h"
 #include "npubank/lazy_tensor/shape.h"
 
