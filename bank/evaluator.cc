@@ -32,8 +32,23 @@ std::optional<ImportRange> Evaluator::RangeToImport(const Recipe& recipe) const 
   if (constant == nullptr) return std::nullopt;
   const Source& source = constant->hold->source();
   const uint64_t bytes = recipe.type().bytes();
-  if (!device_->CanImport(source, constant->offset, bytes)) return std::nullopt;
+  if (!Aligned(recipe.type(), constant->offset) ||
+      !device_->CanImport(source, constant->offset, bytes)) {
+    return std::nullopt;
+  }
   return ImportRange{.source = source.identity(), .offset = constant->offset, .bytes = bytes};
+}
+
+// No device reads a number that lies across the places of its type.
+bool Evaluator::Aligned(const TensorType& type, uint64_t offset) const {
+  const auto element_bytes = static_cast<uint64_t>(BitWidth(type.element()) + 7) / 8;
+  return offset % std::max(device_->traits().argument_alignment, element_bytes) == 0;
+}
+
+bool Evaluator::Misaligned(const Recipe& recipe) const {
+  const ConstantOp* constant = ConstantOfFile(recipe);
+  return constant != nullptr && device_->traits().imports &&
+         !Aligned(recipe.type(), constant->offset);
 }
 
 std::optional<ImportRange> Evaluator::RangeToImport(const CachedBytes& cached) const {
@@ -45,9 +60,8 @@ std::optional<ImportRange> Evaluator::RangeToImport(const CachedBytes& cached) c
 // The source is not open yet: what the device says of all sources has to do.
 std::optional<ImportRange> Evaluator::RangeToImport(const Description& description,
                                                     uint64_t bytes) const {
-  const DeviceMemoryTraits traits = device_->traits();
   const std::optional<StoredConstant> stored = description.Stored();
-  if (!traits.imports || !stored.has_value() || stored->offset % traits.argument_alignment != 0) {
+  if (!device_->traits().imports || !stored.has_value() || !Aligned(stored->type, stored->offset)) {
     return std::nullopt;
   }
   return ImportRange{.source = stored->identity, .offset = stored->offset, .bytes = bytes};
@@ -58,6 +72,11 @@ absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Import(const Recipe
   const ConstantOp* constant = ConstantOfFile(recipe);
   if (constant == nullptr) {
     return absl::UnimplementedError("only a constant in a file can be imported");
+  }
+  if (!Aligned(recipe.type(), constant->offset)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        name, ", ", recipe.type().ToString(), ", lies at byte ", constant->offset, " of ",
+        constant->hold->source().name(), ", which is no place for an argument of this device"));
   }
   return device_->Import(constant->hold->shared_source(), constant->offset, recipe.type().bytes(),
                          name);

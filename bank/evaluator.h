@@ -38,6 +38,8 @@ class Evaluator {
   std::optional<ImportRange> RangeToImport(const Recipe& recipe) const;
   std::optional<ImportRange> RangeToImport(const CachedBytes& cached) const;
   std::optional<ImportRange> RangeToImport(const Description& description, uint64_t bytes) const;
+  // Bytes of a file that would be imported if they lay where the device wants its arguments.
+  bool Misaligned(const Recipe& recipe) const;
   absl::StatusOr<std::shared_ptr<DeviceAllocation>> Import(const Recipe& recipe,
                                                            const std::string& name) const;
   absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluate(
@@ -52,6 +54,9 @@ class Evaluator {
                                                           const std::string& name) const;
 
  private:
+  // Whether an argument of this type may begin at this place of a file.
+  bool Aligned(const TensorType& type, uint64_t offset) const;
+
   std::shared_ptr<DeviceMemory> device_;
   std::shared_ptr<Workers> workers_;
 };

@@ -176,8 +176,12 @@ absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation, Admiss
     if (cached) return loaded;
   }
   const bool transforms = !std::holds_alternative<ConstantOp>(recipe->op());
-  loaded.origin = transforms ? Origin::kTransformed : Origin::kStored;
-  loaded.cacheable = transforms && cache_ != nullptr && bytes > 0 && recipe->Persistent();
+  const bool misaligned = evaluator_.Misaligned(*recipe);
+  loaded.origin = transforms   ? Origin::kTransformed
+                  : misaligned ? Origin::kMisaligned
+                               : Origin::kStored;
+  loaded.cacheable =
+      (transforms || misaligned) && cache_ != nullptr && bytes > 0 && recipe->Persistent();
   const std::string& name = evaluation.name();
   NPUBANK_ASSIGN_OR_RETURN(loaded.memory,
                            ImportOrPlace(

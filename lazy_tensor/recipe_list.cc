@@ -194,7 +194,7 @@ std::optional<StoredConstant> RecipeList::Stored(size_t root) const {
   if (!node.ok()) return std::nullopt;
   const auto* constant = std::get_if<ConstantOp>(&node->op);
   if (constant == nullptr) return std::nullopt;
-  return StoredConstant{index_->file(files_[node->source]).identity, constant->offset};
+  return StoredConstant{index_->file(files_[node->source]).identity, constant->offset, type(root)};
 }
 
 // Not deeper than Recipe::kMaxDepth: Fold has seen to that.

@@ -40,6 +40,7 @@ class SourceIndex;  // sources/source_index.h
 struct StoredConstant {
   Digest identity;  // of the file
   uint64_t offset = 0;
+  TensorType type = {};
 };
 
 class RecipeList {

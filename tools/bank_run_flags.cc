@@ -50,8 +50,9 @@ ABSL_FLAG(std::string, save_blobs, "",
           "folder to write the compiled submodels to, NAME.npbs each, for bank-inspect plan");
 ABSL_FLAG(std::string, device, "auto", "auto, software or hardware");
 ABSL_FLAG(std::string, memory, "auto", "auto, committed, placed, tiled or imported");
-ABSL_FLAG(uint64_t, argument_alignment, 64,
-          "what the device wants addresses to be multiples of: a power of two from 64 to 4096");
+ABSL_FLAG(uint64_t, argument_alignment, 0,
+          "what the device wants addresses to be multiples of: a power of two up to 4096; 0: what it "
+          "says, or 64 where it cannot be asked");
 ABSL_FLAG(int, workers, -1, "threads that evaluate weights; 0: inline; -1: one per core");
 ABSL_FLAG(uint64_t, budget, 0, "bytes that weights may take on the device; 0: no limit");
 ABSL_FLAG(std::string, cache, "", "file that keeps transformed weights for the next run");
@@ -137,7 +138,8 @@ absl::Status PlaceFromFlags(BankRunFlags& flags) {
   const auto strategy = MemoryStrategyFromName(memory);
   if (!strategy) return NotOneOf("--memory", memory, "auto, committed, placed, tiled, imported");
   flags.memory.strategy = *strategy;
-  flags.memory.argument_alignment = absl::GetFlag(FLAGS_argument_alignment);
+  const uint64_t alignment = absl::GetFlag(FLAGS_argument_alignment);
+  if (alignment != 0) flags.memory.argument_alignment = alignment;
   flags.workers = absl::GetFlag(FLAGS_workers);
   NPUBANK_RETURN_IF_ERROR(AtLeast("--workers", flags.workers, -1));
   if (flags.workers < 0) flags.workers = static_cast<int>(std::thread::hardware_concurrency());

@@ -187,6 +187,9 @@ RunReport ModelTurns::Report() {
   report.shared_by_recipe_bytes = BytesSharedByRecipe();
   report.device_weight_bytes = totals.device_bytes;
   report.imported_bytes = place_.memory->Usage().imported_bytes;
+  report.misaligned_weights = totals.misaligned;
+  report.misaligned_bytes = totals.misaligned_bytes;
+  report.argument_alignment = place_.memory->traits().argument_alignment;
   report.evictions = totals.evictions;
   report.transformations = totals.transformations;
   report.cache_hits = totals.cache_hits;

@@ -53,6 +53,10 @@ PublishResult Evaluation::Publish(Published& published) {
   books_->contents.Add(entry);
   ++books_->counters.evaluations;
   if (published.origin == Origin::kTransformed) ++books_->counters.transformations;
+  if (published.origin == Origin::kMisaligned) {
+    ++books_->counters.misaligned;
+    books_->counters.misaligned_bytes += static_cast<uint64_t>(entry.type.bytes());
+  }
   if (published.origin == Origin::kCache) ++books_->counters.cache_hits;
   Land(absl::OkStatus());
   return books_->Pin(entry);

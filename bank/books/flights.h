@@ -61,6 +61,7 @@ struct WayBack {
 // Where an evaluation's bytes came from.
 enum class Origin : uint8_t {
   kStored,       // copied or imported as they are in the checkpoint, or from a host copy
+  kMisaligned,   // copied as they are, only because they do not lie where the device wants arguments
   kTransformed,  // computed from the source
   kCache,        // computed by an earlier evaluation
 };

@@ -69,6 +69,8 @@ BankTotals TotalsOf(const Books::View& view) {
   totals.evictions = counters.evictions;
   totals.transformations = counters.transformations;
   totals.cache_hits = counters.cache_hits;
+  totals.misaligned = counters.misaligned;
+  totals.misaligned_bytes = counters.misaligned_bytes;
   return totals;
 }
 

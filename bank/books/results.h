@@ -39,6 +39,10 @@ struct BankTotals {
   // How the evaluations came by their bytes; the rest was copied or imported as it is stored.
   uint64_t transformations = 0;
   uint64_t cache_hits = 0;
+  // Copied, though the device imports: stored where it takes no argument (device_memory.h). A cache keeps
+  // them where the next load can import them.
+  uint64_t misaligned = 0;
+  uint64_t misaligned_bytes = 0;
   uint64_t budget = 0;       // as it is now
   uint64_t budget_used = 0;  // of it: by tensors, and reserved by loads under way
 };

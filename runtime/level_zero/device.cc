@@ -88,6 +88,12 @@ absl::StatusOr<std::shared_ptr<Device>> Device::Open(DeviceChoice choice) {
   return device;
 }
 
+uint64_t Device::argument_alignment() const {
+  uint64_t alignment = 64;
+  if (software_ != nullptr) software_->pfnGetArgumentAlignment(&alignment);
+  return alignment;
+}
+
 absl::StatusOr<uint64_t> Device::AllocatedBytes() const {
   if (!graphs_ || !graphs_->pfnQueryContextMemory)
     return absl::UnimplementedError("this driver cannot be asked how much memory a context holds");

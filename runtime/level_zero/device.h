@@ -41,6 +41,10 @@ class Device {
   // Null on hardware.
   const SoftwareNpuExtension* software() const { return software_; }
 
+  // What the addresses of graph arguments are to be multiples of: what the software NPU says, else 64,
+  // since no driver can be asked and nobody has measured it.
+  uint64_t argument_alignment() const;
+
   // Bytes the driver says this context holds; Unimplemented where it cannot be asked.
   absl::StatusOr<uint64_t> AllocatedBytes() const;
 

@@ -55,6 +55,8 @@ struct SoftwareNpuExtension {
   // Reads the switches (runtime/software_npu/README.md) from the environment again. What is
   // allocated stays as it is; the faults of NPUBANK_NPU_FAIL are read at zeInit only.
   ze_result_t(ZE_APICALL* pfnReloadSwitches)();
+  // What graph arguments' addresses must be multiples of: NPUBANK_NPU_ARGUMENT_ALIGNMENT.
+  ze_result_t(ZE_APICALL* pfnGetArgumentAlignment)(uint64_t* alignment);
 };
 
 }  // namespace npubank::level_zero

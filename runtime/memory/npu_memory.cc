@@ -81,12 +81,14 @@ absl::string_view MemoryStrategyName(MemoryStrategy strategy) {
 struct NpuMemory::Core {
   Core(std::shared_ptr<level_zero::Device> opened, const NpuMemoryOptions& options)
       : device(std::move(opened)),
-        alignment(options.argument_alignment),
+        alignment(*options.argument_alignment),
         notices(std::make_shared<Notices>(options.notice)),
         staging(device, accounting, [this] { strategy->Trim(); }) {}
 
   const std::shared_ptr<level_zero::Device> device;
-  const uint64_t alignment;  // of every address
+  const uint64_t alignment;  // of every argument
+  // Of what is allocated.
+  uint64_t place_alignment() const { return std::max(alignment, kDeviceAlignment); }
   const std::shared_ptr<Notices> notices;
   const std::shared_ptr<Accounting> accounting = std::make_shared<Accounting>();
   Staging staging;
@@ -110,7 +112,7 @@ absl::Status NpuMemory::Core::ChoosePlaced() {
   NPUBANK_ASSIGN_OR_RETURN(const uint64_t page_bytes, pages->PageBytes());
   chosen = MemoryStrategy::kPlaced;
   strategy =
-      std::make_shared<Placed>(std::move(pages), Placed::Options::ForPages(page_bytes, alignment));
+      std::make_shared<Placed>(std::move(pages), Placed::Options::ForPages(page_bytes, place_alignment()));
   return absl::OkStatus();
 }
 
@@ -122,7 +124,7 @@ absl::Status NpuMemory::Core::ChooseTiled() {
   }
   NPUBANK_RETURN_IF_ERROR(tiled.status());
   chosen = MemoryStrategy::kTiled;
-  strategy = std::make_shared<SharedTiles>(*tiled, (*tiled)->page_bytes(), alignment);
+  strategy = std::make_shared<SharedTiles>(*tiled, (*tiled)->page_bytes(), place_alignment());
   return absl::OkStatus();
 }
 
@@ -228,12 +230,13 @@ class NpuMemory::ImportedAllocation : public Allocation {
 
 absl::StatusOr<std::shared_ptr<NpuMemory>> NpuMemory::Create(
     std::shared_ptr<level_zero::Device> device, NpuMemoryOptions options) {
-  const uint64_t alignment = options.argument_alignment;
-  if (alignment < kDeviceAlignment || alignment > kMostDeviceAlignment ||
-      !std::has_single_bit(alignment))
+  if (!options.argument_alignment.has_value())
+    options.argument_alignment = device->argument_alignment();
+  const uint64_t alignment = *options.argument_alignment;
+  if (alignment > kMostDeviceAlignment || !std::has_single_bit(alignment))
     return absl::InvalidArgumentError(
-        absl::StrCat("arguments at multiples of ", alignment, ": choose a power of two from ",
-                     kDeviceAlignment, " to ", kMostDeviceAlignment));
+        absl::StrCat("arguments at multiples of ", alignment,
+                     ": choose a power of two up to ", kMostDeviceAlignment));
   if (!options.notice) options.notice = SayOnce;
   auto core = std::make_shared<Core>(std::move(device), options);
   switch (options.strategy) {

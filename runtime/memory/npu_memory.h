@@ -46,10 +46,11 @@ struct NpuMemoryOptions {
   MemoryStrategy strategy = MemoryStrategy::kAuto;
   // Brings imported pages into memory in the background, before the first inference needs them.
   bool read_ahead = true;
-  // What the device wants every argument's address to be a multiple of, which no driver can be asked: a
-  // power of two from 64, which this project's functions need, to 4096, a driver's page. What is stored
-  // in a file at another multiple is copied, not imported.
-  uint64_t argument_alignment = 64;
+  // What the device wants every argument's address to be a multiple of: a power of two up to 4096, a
+  // driver's page. None given: what the device says of itself (Device::argument_alignment). What is stored
+  // in a file at another multiple, or across the places of its element type, is copied, not imported; what
+  // is allocated lies at multiples of 64 at least.
+  std::optional<uint64_t> argument_alignment = std::nullopt;
   // Told of each thing that the driver lacks, once: in Create, or by the first Import that it
   // refuses, on that thread. By default a line on stderr, each once per process.
   std::function<void(absl::string_view)> notice = nullptr;

@@ -62,9 +62,15 @@ ze_result_t Reload() {
   return ZE_RESULT_SUCCESS;
 }
 
+ze_result_t GetArgumentAlignment(uint64_t* alignment) {
+  if (alignment == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
+  *alignment = GetSwitches()->argument_alignment;
+  return ZE_RESULT_SUCCESS;
+}
+
 // Not wrapped as entries: asking about calls is not a call.
 constexpr level_zero::SoftwareNpuExtension kSoftwareNpuTable = {
-    &GetStatistics, &ResetPeak, &FailCall, &CountCalls, &Reload,
+    &GetStatistics, &ResetPeak, &FailCall, &CountCalls, &Reload, &GetArgumentAlignment,
 };
 
 }  // namespace

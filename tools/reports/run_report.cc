@@ -71,6 +71,12 @@ std::string AuditInWords(const AuditFigures& audit) {
                       audit.driver_bytes ? Mebibytes(*audit.driver_bytes) : "cannot be asked");
 }
 
+std::string MisalignedInWords(const RunReport& report) {
+  return absl::StrCat(Mebibytes(report.misaligned_bytes), " of ", report.misaligned_weights,
+                      " weights, which do not lie at multiples of ", report.argument_alignment,
+                      " in their files; with --cache the next start imports them");
+}
+
 void AppendMemory(std::string& out, const RunReport& report) {
   ReportLine(out, "weights on the device", Mebibytes(report.device_weight_bytes));
   ReportLine(
@@ -79,6 +85,7 @@ void AppendMemory(std::string& out, const RunReport& report) {
                    "; weights + activations: ", Mebibytes(report.expected_peak_bytes)));
   ReportLine(out, "memory strategy", MemoryInWords(report.memory_strategy, report.memory_notices));
   ReportLine(out, "imported, not copied", Mebibytes(report.imported_bytes));
+  if (report.misaligned_weights > 0) ReportLine(out, "copied, not aligned", MisalignedInWords(report));
   ReportLine(out, "activation arena (A)", Mebibytes(report.arena_bytes));
   ReportLine(out, "key/value cache", Mebibytes(report.cache_bytes));
   ReportLine(out, "transformed / from a cache",
@@ -209,6 +216,9 @@ Json FiguresAsJson(const RunReport& report) {
       {"memory_strategy", report.memory_strategy},
       {"memory_notices", report.memory_notices},
       {"imported_bytes", report.imported_bytes},
+      {"misaligned_weights", report.misaligned_weights},
+      {"misaligned_bytes", report.misaligned_bytes},
+      {"argument_alignment", report.argument_alignment},
       {"budget_bytes", report.budget_bytes},
       {"arena_bytes", report.arena_bytes},
       {"cache_bytes", report.cache_bytes},

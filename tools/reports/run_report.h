@@ -28,6 +28,9 @@
 //   memory_strategy           committed, placed or tiled
 //   memory_notices            what the driver lacks of what was asked for
 //   imported_bytes            weights that are the file's own pages: no device memory, no copy
+//   misaligned_weights        weights that are copied only because they lie in their files where the device
+//                             takes no argument; misaligned_bytes: their bytes
+//   argument_alignment        what the device wants arguments to be multiples of
 //   budget_bytes              what weights may take of the device; 0: no limit
 //   arena_bytes               A: the activation arena, the largest of all models
 //   cache_bytes               the key/value caches
@@ -137,6 +140,9 @@ struct RunReport {
   std::string memory_strategy;
   std::vector<std::string> memory_notices;
   uint64_t imported_bytes = 0;
+  uint64_t misaligned_weights = 0;
+  uint64_t misaligned_bytes = 0;
+  uint64_t argument_alignment = 0;
   uint64_t budget_bytes = 0;
   uint64_t arena_bytes = 0;
   uint64_t cache_bytes = 0;
