@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "npubank/bank/books/audit.h"
 #include "npubank/bank/files/cache_file.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/tests/support/driver_statistics.h"
@@ -81,7 +80,9 @@ class ZeroCopyTest : public ::testing::TestWithParam<uint64_t> {
               std::shared_ptr<CacheFile> cache = nullptr) const {
     Loaded loaded;
     auto place = BankPlace::Open(level_zero::DeviceChoice::kSoftware, /*workers=*/2,
-                                 {.strategy = strategy}, {.cache = cache});
+                                 {.strategy = strategy},
+                                 // Comparing contents would read what was copied back.
+                                 {.share_content = false, .cache = cache});
     EXPECT_TRUE(place.ok()) << place.status();
     const auto& software = *place->device->software();
     const uint64_t copied = DriverStatistics(software).copied_bytes;
@@ -99,8 +100,6 @@ class ZeroCopyTest : public ::testing::TestWithParam<uint64_t> {
     const absl::Status status = (*run)->Generate({1, 5, 9, 2, 7, 3}, 3, [](absl::string_view) {});
     EXPECT_TRUE(status.ok()) << status;
     loaded.ids = (*run)->speech().ids;
-    const auto audit = place->bank->Audit();
-    EXPECT_TRUE(audit.ok()) << audit.status();
     if (cache != nullptr) {
       const absl::Status saved = cache->Save();
       EXPECT_TRUE(saved.ok()) << saved;
