@@ -14,6 +14,7 @@
 #include "npubank/bank/checked_memory.h"
 #include "npubank/bank/load_walk.h"
 #include "npubank/bank/loader.h"
+#include "npubank/lazy_tensor/base/live_objects.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -95,11 +96,14 @@ absl::StatusOr<HostCopies> Bank::Core::CopyToHost(absl::Span<const uint64_t> own
   for (const LeavingBytes& from : leaving) {
     const std::string what = absl::StrCat("keeping a copy of tensor '", from.name, "'");
     const uint64_t size = from.lease.type().bytes();
-    const std::shared_ptr<std::byte[]> bytes(new (std::nothrow) std::byte[size]);
-    if (bytes == nullptr) {
+    std::byte* const room = new (std::nothrow) std::byte[size];
+    if (room == nullptr) {
       return absl::ResourceExhaustedError(
           absl::StrCat(what, ": the host has no room for ", size, " bytes: sleep without copies"));
     }
+    auto live = std::make_shared<LiveObject>("host copy of tensor", from.name);
+    const std::shared_ptr<std::byte[]> bytes(
+        room, [live = std::move(live)](std::byte* copy) { delete[] copy; });
     NPUBANK_RETURN_IF_ERROR(Annotate(
         device->Read(*books->MemoryOf(from.lease), 0, absl::MakeSpan(bytes.get(), size)), what));
     for (const Uid tensor : from.tensors) copies[tensor.value] = bytes;

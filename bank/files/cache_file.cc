@@ -85,9 +85,11 @@ absl::Status Corrupt(absl::string_view what) {
 // A file that is being written. Guarded by the cache's mutex, but for the writing itself: each
 // adder has a range of its own.
 struct CacheFile::Draft {
-  explicit Draft(AtomicFile opened)
-      : file(std::make_shared<AtomicFile>(std::move(opened))),
+  Draft(AtomicFile opened, const std::string& path)
+      : live("unsaved draft of cache", path),
+        file(std::make_shared<AtomicFile>(std::move(opened))),
         source(std::make_shared<DraftSource>(file)) {}
+  const LiveObject live;
   const std::shared_ptr<AtomicFile> file;
   const std::shared_ptr<Source> source;  // the same
   uint64_t end = kAlignment;             // the seal has the first page
@@ -218,7 +220,7 @@ absl::StatusOr<std::shared_ptr<CacheFile::Draft>> CacheFile::BeginAdding(const D
       }
     }
     NPUBANK_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(options_.path));
-    fresh = std::make_shared<Draft>(std::move(file));
+    fresh = std::make_shared<Draft>(std::move(file), options_.path);
   }
 }
 

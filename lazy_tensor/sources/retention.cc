@@ -38,7 +38,11 @@ struct AllSources {
 }  // namespace
 
 Source::Source(std::string name, Digest identity, uint64_t size, Digest samples)
-    : name_(std::move(name)), identity_(identity), size_(size), samples_(samples) {
+    : name_(std::move(name)),
+      identity_(identity),
+      size_(size),
+      samples_(samples),
+      live_(absl::StrCat("source ", identity_.ToHex().substr(0, 8)), name_) {
   AllSources& all = AllSources::Get();
   MutexLock lock(all.mutex);
   all.sources.insert(this);

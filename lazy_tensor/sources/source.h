@@ -33,6 +33,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "npubank/lazy_tensor/base/live_objects.h"
 #include "npubank/lazy_tensor/digest.h"
 
 namespace npubank {
@@ -91,6 +92,7 @@ class Source {
   Digest identity_;
   uint64_t size_;
   Digest samples_;
+  const LiveObject live_;
   // What recipes hold of this source (retention.h).
   std::atomic<uint64_t> held_bytes_{0};
   std::atomic<uint64_t> holders_{0};

@@ -34,6 +34,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "npubank/lazy_tensor/base/live_objects.h"
 #include "npubank/lazy_tensor/base/mutex.h"
 #include "npubank/lazy_tensor/digest.h"
 #include "npubank/lazy_tensor/kernels/blocks.h"
@@ -111,6 +112,7 @@ class SourceIndex {
   void EndOpening(Slot& slot, std::shared_ptr<Source> source) const;
 
   const std::string listing_;
+  const LiveObject live_{"index", listing_};
   std::deque<StoredTensor> tensors_;
   absl::flat_hash_map<absl::string_view, const StoredTensor*> by_name_;  // names in tensors_
   mutable std::deque<Slot> files_;

@@ -24,6 +24,7 @@ absl::StatusOr<Buffer> Buffer::AllocateHost(std::shared_ptr<Device> device, uint
             name, bytes));
   buffer.device_ = std::move(device);
   buffer.size_ = bytes;
+  buffer.live_ = LiveObject("Level Zero host allocation", name);
   return buffer;
 }
 
@@ -37,6 +38,7 @@ absl::StatusOr<Buffer> Buffer::AllocateDevice(std::shared_ptr<Device> device, ui
                                 name, bytes));
   buffer.device_ = std::move(device);
   buffer.size_ = bytes;
+  buffer.live_ = LiveObject("Level Zero device allocation", name);
   return buffer;
 }
 

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "npubank/lazy_tensor/base/live_objects.h"
 #include "npubank/runtime/level_zero/device.h"
 
 namespace npubank::level_zero {
@@ -31,11 +32,13 @@ class Buffer {
   Buffer(Buffer&& other) noexcept
       : device_(std::move(other.device_)),
         address_(std::exchange(other.address_, nullptr)),
-        size_(std::exchange(other.size_, 0)) {}
+        size_(std::exchange(other.size_, 0)),
+        live_(std::move(other.live_)) {}
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(device_, other.device_);
     std::swap(address_, other.address_);
     std::swap(size_, other.size_);
+    std::swap(live_, other.live_);
     return *this;
   }
   ~Buffer();
@@ -50,6 +53,7 @@ class Buffer {
   std::shared_ptr<Device> device_;
   void* address_ = nullptr;
   uint64_t size_ = 0;
+  LiveObject live_;
 };
 
 }  // namespace npubank::level_zero

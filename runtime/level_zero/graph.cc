@@ -20,7 +20,10 @@ absl::StatusOr<Graph> Graph::Create(std::shared_ptr<Device> device, absl::string
   const Device& owner = *graph.device_;
   const ze_result_t result =
       owner.graphs()->pfnCreate(owner.context(), owner.device(), &desc, &graph.handle_);
-  if (result == ZE_RESULT_SUCCESS) return graph;
+  if (result == ZE_RESULT_SUCCESS) {
+    graph.live_ = LiveObject("Level Zero graph", name);
+    return graph;
+  }
   graph.handle_ = nullptr;
   absl::Status status = Annotate(ZeStatus(result, "pfnCreate"), absl::StrCat("function ", name));
   // What a driver that expects its own compiler's output says varies; out of memory is another

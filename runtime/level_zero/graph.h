@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "npubank/lazy_tensor/base/live_objects.h"
 #include "npubank/runtime/level_zero/device.h"
 
 namespace npubank::level_zero {
@@ -31,7 +32,8 @@ class Graph {
   Graph(Graph&& other) noexcept
       : device_(std::move(other.device_)),
         name_(std::move(other.name_)),
-        handle_(std::exchange(other.handle_, nullptr)) {}
+        handle_(std::exchange(other.handle_, nullptr)),
+        live_(std::move(other.live_)) {}
   Graph& operator=(Graph&&) = delete;
   ~Graph();
 
@@ -43,6 +45,7 @@ class Graph {
   std::shared_ptr<Device> device_;
   std::string name_;
   GraphHandle handle_ = nullptr;
+  LiveObject live_;
 };
 
 }  // namespace npubank::level_zero

@@ -49,6 +49,7 @@ absl::StatusOr<ImportedMemory> ImportedMemory::Create(std::shared_ptr<Device> de
   ImportedMemory imported;
   imported.device_ = std::move(device);
   imported.address_ = address;
+  imported.live_ = LiveObject("Level Zero import");
   // A driver that does not know the structure allocates memory of its own.
   if (address != memory)
     return absl::UnimplementedError("this driver ignores ZE_extension_external_memmap_sysmem");

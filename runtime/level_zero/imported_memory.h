@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "npubank/lazy_tensor/base/live_objects.h"
 #include "npubank/runtime/level_zero/device.h"
 
 namespace npubank::level_zero {
@@ -31,7 +32,9 @@ class ImportedMemory {
   static absl::StatusOr<ImportedMemory> Create(std::shared_ptr<Device> device, const void* memory,
                                                uint64_t bytes);
   ImportedMemory(ImportedMemory&& other) noexcept
-      : device_(std::move(other.device_)), address_(std::exchange(other.address_, nullptr)) {}
+      : device_(std::move(other.device_)),
+        address_(std::exchange(other.address_, nullptr)),
+        live_(std::move(other.live_)) {}
   ImportedMemory& operator=(ImportedMemory&&) = delete;
   ~ImportedMemory();
 
@@ -39,6 +42,7 @@ class ImportedMemory {
   ImportedMemory() = default;
   std::shared_ptr<Device> device_;
   void* address_ = nullptr;
+  LiveObject live_;
 };
 
 }  // namespace npubank::level_zero

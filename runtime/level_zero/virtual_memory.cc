@@ -35,6 +35,7 @@ absl::StatusOr<AddressRange> AddressRange::Reserve(std::shared_ptr<Device> devic
   NPUBANK_RETURN_IF_ERROR(ZeStatus(result, "zeVirtualMemReserve"));
   range.device_ = std::move(device);
   range.bytes_ = bytes;
+  range.live_ = LiveObject("Level Zero address range");
   return range;
 }
 
@@ -51,6 +52,7 @@ absl::StatusOr<PhysicalMemory> PhysicalMemory::Create(std::shared_ptr<Device> de
                "zePhysicalMemCreate"));
   memory.device_ = std::move(device);
   memory.bytes_ = bytes;
+  memory.live_ = LiveObject("Level Zero physical memory");
   return memory;
 }
 
@@ -68,6 +70,7 @@ absl::StatusOr<Mapping> Mapping::Create(std::shared_ptr<Device> device, void* ad
   mapping.device_ = std::move(device);
   mapping.address_ = address;
   mapping.bytes_ = bytes;
+  mapping.live_ = LiveObject("Level Zero mapping");
   return mapping;
 }
 

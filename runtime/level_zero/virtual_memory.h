@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "npubank/lazy_tensor/base/live_objects.h"
 #include "npubank/runtime/level_zero/device.h"
 
 namespace npubank::level_zero {
@@ -35,7 +36,8 @@ class AddressRange {
   AddressRange(AddressRange&& other) noexcept
       : device_(std::move(other.device_)),
         address_(std::exchange(other.address_, nullptr)),
-        bytes_(other.bytes_) {}
+        bytes_(other.bytes_),
+        live_(std::move(other.live_)) {}
   AddressRange& operator=(AddressRange&&) = delete;
   ~AddressRange();
 
@@ -47,6 +49,7 @@ class AddressRange {
   std::shared_ptr<Device> device_;
   void* address_ = nullptr;
   uint64_t bytes_ = 0;
+  LiveObject live_;
 };
 
 // Memory without an address.
@@ -56,7 +59,8 @@ class PhysicalMemory {
   PhysicalMemory(PhysicalMemory&& other) noexcept
       : device_(std::move(other.device_)),
         handle_(std::exchange(other.handle_, nullptr)),
-        bytes_(other.bytes_) {}
+        bytes_(other.bytes_),
+        live_(std::move(other.live_)) {}
   PhysicalMemory& operator=(PhysicalMemory&&) = delete;
   ~PhysicalMemory();
 
@@ -68,6 +72,7 @@ class PhysicalMemory {
   std::shared_ptr<Device> device_;
   ze_physical_mem_handle_t handle_ = nullptr;
   uint64_t bytes_ = 0;
+  LiveObject live_;
 };
 
 // Some of a PhysicalMemory at some of an AddressRange, to read and write.
@@ -79,7 +84,8 @@ class Mapping {
   Mapping(Mapping&& other) noexcept
       : device_(std::move(other.device_)),
         address_(std::exchange(other.address_, nullptr)),
-        bytes_(other.bytes_) {}
+        bytes_(other.bytes_),
+        live_(std::move(other.live_)) {}
   Mapping& operator=(Mapping&&) = delete;
   ~Mapping();
 
@@ -88,6 +94,7 @@ class Mapping {
   std::shared_ptr<Device> device_;
   void* address_ = nullptr;
   uint64_t bytes_ = 0;
+  LiveObject live_;
 };
 
 }  // namespace npubank::level_zero

@@ -18,6 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/bank.h"
+#include "npubank/bank/bank_snapshot.h"
 #include "npubank/bank/files/cache_file.h"
 #include "npubank/bank/host_memory.h"
 #include "npubank/bank/testing.h"
@@ -71,10 +72,10 @@ class CacheSystemTest : public ::testing::Test {
     const auto bank_of = [](std::shared_ptr<CacheFile> cache) {
       return Bank::Create(std::make_shared<HostMemory>(), {.cache = std::move(cache)});
     };
+    const LeakGuard guard({});
     const auto cache = CacheFile::Open({.path = path_});
     const auto bank = bank_of(cache);
-    const LeakGuard guard({bank});
-    const Owner owner = bank->AddOwner("prefill", {.index = weights.Index()});
+    Owner owner = bank->AddOwner("prefill", {.index = weights.Index()});
     const std::vector<LazyTensor> tensors = weights.Submodel();
     for (size_t i = 0; i < tensors.size(); ++i) {
       EXPECT_TRUE(bank->Register(owner, tensors[i], TestWeights::Name(i)).ok());
@@ -86,6 +87,8 @@ class CacheSystemTest : public ::testing::Test {
       EXPECT_TRUE(bank->Read(tensors[i].uid(), 0, absl::MakeSpan(bytes)).ok());
       EXPECT_EQ(bytes, weights.Expected(i)) << i;
     }
+    owner.Release();
+    EXPECT_TRUE(bank->Snapshot().tensors.empty());
     return cache->Save();
   }
 

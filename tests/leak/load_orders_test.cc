@@ -66,8 +66,8 @@ class LoadOrdersTest : public ::testing::Test {
     memory_ = std::make_shared<HostMemory>();
     bank_ =
         Bank::Create(memory_, {.budget_bytes = contention_.pages * kPage, .share_content = false});
+    MakeSources();  // the test's own, to the end
     LeakGuard guard({bank_});
-    MakeSources();
     reads_.clear();
     being_read_.clear();
     asked_.clear();

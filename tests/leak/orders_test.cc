@@ -29,6 +29,11 @@ namespace {
 
 class OrdersLeakTest : public LeakTest {
  protected:
+  void SetUp() override {
+    SharedModels::MakeSources();
+    LeakTest::SetUp();
+  }
+
   // A state. Submodels in its steps are counted as SharedModels::Order does.
   struct Place {
     std::vector<Step> open;                     // not taken from here yet

@@ -91,6 +91,8 @@ std::string Words(const std::vector<Step>& steps) {
   });
 }
 
+void SharedModels::MakeSources() { Index(); }
+
 SharedModels::SharedModels(const TestDevice& device, std::vector<int> model_of)
     : device_(device),
       bank_(Bank::Create(device.memory, {.share_content = false})),

@@ -50,6 +50,8 @@ std::string Words(const std::vector<Step>& steps);
 
 class SharedModels {
  public:
+  // What all of them are loaded from, which stays: for who guards more than one of them.
+  static void MakeSources();
   // Submodel i is of the model `model_of[i]`, 0 or 1.
   SharedModels(const TestDevice& device, std::vector<int> model_of);
   // Ends what is under way and drops the submodels; a guard then looks for what is left.

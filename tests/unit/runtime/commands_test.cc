@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "npubank/lazy_tensor/base/live_objects.h"
 #include "npubank/runtime/level_zero/buffer.h"
 #include "npubank/tests/support/driver_statistics.h"
 #include "npubank/tests/support/npu_switches.h"
@@ -45,6 +46,24 @@ class CommandsTest : public ::testing::Test {
   std::shared_ptr<Device> device_;
   const SoftwareNpuExtension* software_ = nullptr;
 };
+
+TEST_F(CommandsTest, EveryObjectOfTheDriverIsNamedWhileItLives) {
+  const auto before = LiveObjects();
+  EXPECT_EQ(before.at("Level Zero context"), 1u);
+  {
+    const Buffer buffer = Host();
+    auto queue = CommandQueue::Create(device_);
+    ASSERT_TRUE(queue.ok()) << queue.status();
+    const auto list = CommandList::Create(*queue);
+    ASSERT_TRUE(list.ok()) << list.status();
+    const auto now = LiveObjects();
+    for (const char* one : {"Level Zero host allocation 'bytes'", "Level Zero command queue",
+                            "Level Zero command list", "Level Zero fence"}) {
+      EXPECT_TRUE(now.contains(one) && now.at(one) == 1) << one;
+    }
+  }
+  EXPECT_EQ(LiveObjects(), before);
+}
 
 TEST_F(CommandsTest, AWaitThatFailedHasWaitedAllTheSame) {
   const Buffer from = Host();
