@@ -46,7 +46,7 @@ struct CompileOptions {
   std::string name;
   int64_t chunk = 1;
   int64_t context = 512;
-  WeightFormat weights = WeightFormat::kF16;
+  WeightFormat weights = WeightFormat::kAuto;
   AttentionForm attention = AttentionForm::kWhole;
   // What the plan of a function's scratch allows: its operations in order only, or in any order
   // that their values allow.

@@ -41,7 +41,7 @@ ABSL_FLAG(bool, load_only, false, "load everything, execute nothing");
 ABSL_FLAG(bool, sleep, false,
           "then put every model to sleep, say what went, and wake it by generating once more: it "
           "must say the same");
-ABSL_FLAG(std::string, weights, "f16", "weights on the device: auto, keep, packed, f32, f16 or bf16");
+ABSL_FLAG(std::string, weights, "auto", "weights on the device: auto, keep, packed, f32, f16 or bf16");
 ABSL_FLAG(int64_t, chunk, 64, "positions the prefill submodel takes at once");
 ABSL_FLAG(int64_t, context, 0, "positions in the key/value cache; 0: the model's, at most 1024");
 ABSL_FLAG(std::string, attention, "whole", "all heads at once, or head after head: whole, perhead");

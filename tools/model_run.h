@@ -30,7 +30,7 @@ namespace npubank {
 struct ModelRunOptions {
   std::string model;  // a folder with config.json and safetensors, or a .gguf file
   std::string name;   // in front of the owners' names; empty: only one model is on the bank
-  WeightFormat weights = WeightFormat::kF16;
+  WeightFormat weights = WeightFormat::kAuto;
   int64_t chunk = 64;   // positions the prefill submodel takes at once
   int64_t context = 0;  // positions in the cache; 0: the model's own, at most 1024
   AttentionForm attention = AttentionForm::kWhole;
