@@ -168,7 +168,7 @@ TEST_F(CacheImportTest, APayloadThatChangedIsEvaluatedAgainAndNotImported) {
 }
 
 // The order of a load holds the peak at max(W + window, W + A).
-class LoadPeakTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, bool>> {
+class LoadPeakTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, bool, bool>> {
  protected:
   static CheckpointShape Shape() {
     CheckpointShape shape;
@@ -179,10 +179,14 @@ class LoadPeakTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, 
     shape.intermediate = 768;
     shape.vocab = 4000;
     shape.context = 64;
+    if (packed()) shape.format = CheckpointFormat::kAwq;
     return shape;
   }
   static MemoryStrategy strategy() { return std::get<0>(GetParam()); }
   static bool host_access() { return std::get<1>(GetParam()); }
+  // Four-bit planes of an AWQ model, else whole tensors in F16.
+  static bool packed() { return std::get<2>(GetParam()); }
+  static WeightFormat weight_format() { return packed() ? WeightFormat::kPacked : WeightFormat::kF16; }
 
   // What a strategy may hold beyond what it says that tensors cost: the rest of one slab, which is
   // of the least size in a model this small; of one tile; of both.
@@ -208,9 +212,9 @@ TEST_P(LoadPeakTest, IsWeightsAndTheLargerOfWindowAndActivationsAndLittleMore) {
   BankPlace place = OpenPlace(strategy());
   const auto& software = *place.device->software();
   software.pfnResetPeak();
-  auto run = LoadModel(place, model_, WeightFormat::kF16);
+  auto run = LoadModel(place, model_, weight_format());
   const uint64_t weights = place.bank->Totals().device_bytes;
-  ASSERT_GT(weights, uint64_t{9} << 20);
+  ASSERT_GT(weights, (packed() ? uint64_t{5} : uint64_t{9}) << 20);
   EXPECT_LE(DriverStatistics(software).peak_bytes, weights + Window() + Slack());
   EXPECT_LE(DriverStatistics(software).live_bytes, weights + Slack()) << "no ring is kept";
   ASSERT_TRUE(run->Prepare().ok());
@@ -231,9 +235,9 @@ TEST_P(LoadPeakTest, IsGivenBackWhenOneOfTwoModelsGoesOrSleeps) {
   const TestModel other(shape);
   BankPlace place = OpenPlace(strategy());
   const auto& software = *place.device->software();
-  auto stays = LoadModel(place, model_, WeightFormat::kF16);
+  auto stays = LoadModel(place, model_, weight_format());
   const uint64_t weights = place.bank->Totals().device_bytes;
-  auto goes = LoadModel(place, other, WeightFormat::kF16);
+  auto goes = LoadModel(place, other, weight_format());
   EXPECT_GT(DriverStatistics(software).live_bytes, 2 * weights * 9 / 10);
   ASSERT_TRUE(goes->session().Sleep().ok());
   EXPECT_LE(DriverStatistics(software).live_bytes, weights + Slack()) << "asleep";
@@ -250,10 +254,11 @@ INSTANTIATE_TEST_SUITE_P(
     Every, LoadPeakTest,
     ::testing::Combine(::testing::Values(MemoryStrategy::kCommitted, MemoryStrategy::kPlaced,
                                          MemoryStrategy::kTiled, MemoryStrategy::kImported),
-                       ::testing::Bool()),
+                       ::testing::Bool(), ::testing::Bool()),
     [](const auto& test) {
       return absl::StrCat(MemoryStrategyName(std::get<0>(test.param)),
-                          std::get<1>(test.param) ? "_host_writable" : "_staged");
+                          std::get<1>(test.param) ? "_host_writable" : "_staged",
+                          std::get<2>(test.param) ? "_packed" : "");
     });
 
 }  // namespace

@@ -32,8 +32,11 @@ const std::string kMakeCheckpoint = NPUBANK_BIN "/make-checkpoint";
 class ProgramsTest : public ::testing::Test {
  protected:
   std::vector<std::string> BankRun(const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {kBankRun,        "--device", "software", "--model",
-                                          model_.folder(), "--chunk",  "4"};
+    std::vector<std::string> arguments = {kBankRun,        "--device", "software",
+                                          "--model",       model_.folder(), "--chunk", "4"};
+    // Something to transform, where the test does not say otherwise.
+    if (std::find(more.begin(), more.end(), "--weights") == more.end())
+      arguments.insert(arguments.end(), {"--weights", "f16"});
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
@@ -108,6 +111,9 @@ TEST_F(ProgramsTest, TheJsonReportHasEveryDocumentedKeyAndItsFiguresAgree) {
                           "live_source_bytes",
                           "transformations",
                           "cache_hits",
+                          "misaligned_weights",
+                          "misaligned_bytes",
+                          "argument_alignment",
                           "peak_anonymous_bytes",
                           "load_seconds",
                           "compile_seconds",
@@ -162,7 +168,8 @@ TEST_F(ProgramsTest, TheDemoModelStartsAgainFromTheCacheWithoutATransformationAn
   const TestModel demo{CheckpointShape()};
   const std::vector<std::string> arguments = {
       kBankRun,   "--device", "software",     "--model",   demo.folder(), "--tokens",        "4",
-      "--report", "json",     "--prompt-ids", "1,100,200", "--cache",     demo.file("cache")};
+      "--report", "json",     "--prompt-ids", "1,100,200", "--cache",     demo.file("cache"),
+      "--weights", "f16"};
   const nlohmann::json cold = JsonOf(RunProgram(arguments));
   const nlohmann::json warm = JsonOf(RunProgram(arguments));
   EXPECT_EQ(cold["transformations"], cold["unique_weights"]);
@@ -378,7 +385,7 @@ TEST_F(ProgramsTest, AnUnknownFlagIsSaidToBeOne) {
 
 TEST_F(ProgramsTest, HelpShowsEveryOptionInItsGroupWithExamples) {
   const std::map<std::string, std::vector<std::string>> programs = {
-      {"bank-run", {"--model PATH", "--prompt-ids IDS", "--save-blobs DIR", "(default: f16)"}},
+      {"bank-run", {"--model PATH", "--prompt-ids IDS", "--save-blobs DIR", "(default: auto)"}},
       {"bank-inspect", {"--sort KEY", "--svg FILE", "bank-inspect leaks", "bank-inspect diff"}},
       {"make-checkpoint", {"--kv-heads N", "--dtype TYPE", "(default: 32000)"}},
       {"load-benchmark", {"--small"}},

@@ -38,6 +38,8 @@ class StandardStreamsTest : public ::testing::Test {
             "1,2,3",
             "--tokens",
             "2",
+            "--weights",
+            "f16",
             "--cache",
             cache_};
   }

@@ -57,6 +57,11 @@ struct State {
   auto operator<=>(const State&) const = default;
 };
 
+CheckpointShape Quantized(CheckpointShape shape) {
+  shape.format = CheckpointFormat::kAwq;
+  return shape;
+}
+
 struct Step {
   int session = 0;
   char what = 0;
@@ -68,13 +73,15 @@ class SessionOrdersTest : public NpuTest {
   void SetUp() override {
     NpuTest::SetUp();
     for (int model = 0; model < kModels; ++model) {
-      Compiled& compiled = compiled_.emplace_back(model == 0 ? SmallShape(1) : SmallShape(2));
+      Compiled& compiled = compiled_.emplace_back(model == 0 ? SmallShape(1) : Quantized(SmallShape(2)));
       auto checkpoint = Checkpoint::Open(compiled.files.folder()).value();
       for (const int64_t chunk : {4, 1}) {
         CompileOptions options;
         options.name = chunk == 1 ? "kvcache" : "prefill";
         options.chunk = chunk;
         options.context = 16;
+        // One model's weights are transformed as a whole, the other's have parts.
+        options.weights = model == 0 ? WeightFormat::kF16 : WeightFormat::kPacked;
         compiled.blobs.push_back(Compile(*checkpoint, options).value());
       }
       const auto alone = Load(model);
