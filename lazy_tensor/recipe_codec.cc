@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/base/flatbuffer.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/recipe_generated.h"
 
@@ -293,19 +294,14 @@ absl::StatusOr<std::string> EncodeRecipes(absl::Span<const RecipePtr> roots) {
 }
 
 absl::StatusOr<EncodedRecipes> EncodedRecipes::Open(absl::string_view bytes) {
-  if (bytes.size() < 8 || bytes.size() > kMaxBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(bytes.size(), " bytes cannot be a recipe list"));
-  }
+  constexpr FlatbufferLimits kLimits{.bytes = kMaxBytes, .tables = kMaxNodes + kMaxSources + 1};
   EncodedRecipes list;
   list.words_.resize((bytes.size() + 7) / 8);
-  std::memcpy(list.words_.data(), bytes.data(), bytes.size());
-  const auto* data = reinterpret_cast<const uint8_t*>(list.words_.data());
-  flatbuffers::Verifier verifier(
-      data, bytes.size(), /*max_depth=*/8,
-      /*max_tables=*/static_cast<flatbuffers::uoffset_t>(kMaxNodes + kMaxSources + 1));
-  if (!fbs::RecipeListBufferHasIdentifier(data) || !fbs::VerifyRecipeListBuffer(verifier)) {
-    return absl::InvalidArgumentError("not a recipe list, or a damaged one");
-  }
+  if (!bytes.empty()) std::memcpy(list.words_.data(), bytes.data(), bytes.size());
+  const absl::string_view copy(reinterpret_cast<const char*>(list.words_.data()), bytes.size());
+  NPUBANK_RETURN_IF_ERROR(FlatbufferRoot<fbs::RecipeList>::Open(
+                              copy, fbs::RecipeListIdentifier(), "recipe list", kLimits)
+                              .status());
   const uint32_t version = ListIn(list.words_).version();
   if (version != kVersion) {
     return absl::InvalidArgumentError(absl::StrCat("a recipe list of version ", version,

@@ -77,7 +77,7 @@ class DraftSource final : public Source {
 };
 
 absl::Status Corrupt(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("corrupt ", kCacheFile.words, ": ", what));
+  return absl::InvalidArgumentError(absl::StrCat("corrupt ", kCacheFile.description, ": ", what));
 }
 
 }  // namespace
@@ -130,7 +130,7 @@ absl::StatusOr<CacheEntries> ReadCacheIndex(const std::shared_ptr<Source>& file)
   NPUBANK_RETURN_IF_ERROR(CheckSeal(kCacheFile, head, index));
   NPUBANK_ASSIGN_OR_RETURN(
       const auto root, FlatbufferRoot<wire::CacheIndex>::Open(index, wire::CacheIndexIdentifier(),
-                                                              kCacheFile.words));
+                                                              kCacheFile.description));
   CacheEntries entries;
   const auto* tensors = root->tensors();
   for (uint32_t i = 0; i < SizeOf(tensors); ++i) {

@@ -58,7 +58,7 @@
 namespace npubank {
 
 // The version also stands for what transformations compute: it changes when their results do.
-inline constexpr FileKind kCacheFile{.magic = "NPUBCACH", .version = 2, .words = "weights cache"};
+inline constexpr FileKind kCacheFile{.magic = "NPUBCACH", .version = 2, .description = "weights cache"};
 
 // What a tensor is found by. Here "digest" is always this.
 Digest CacheKey(const Digest& recipe, const Digest& stamp);

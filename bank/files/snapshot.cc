@@ -141,7 +141,7 @@ absl::StatusOr<BankSnapshot> DecodeSnapshot(absl::string_view file, uint64_t mos
   NPUBANK_RETURN_IF_ERROR(CheckSeal(kSnapshotFile, file, bytes));
   NPUBANK_ASSIGN_OR_RETURN(
       const auto root,
-      FlatbufferRoot<wire::BankState>::Open(bytes, wire::BankStateIdentifier(), kSnapshotFile.words,
+      FlatbufferRoot<wire::BankState>::Open(bytes, wire::BankStateIdentifier(), kSnapshotFile.description,
                                             {.tables = static_cast<uint32_t>(bytes.size())}));
   const wire::BankState& state = *root;
   BankSnapshot snapshot;

@@ -23,7 +23,7 @@
 namespace npubank {
 
 inline constexpr FileKind kSnapshotFile{
-    .magic = "NPUBSNAP", .version = 2, .words = "bank snapshot"};
+    .magic = "NPUBSNAP", .version = 2, .description = "bank snapshot"};
 
 std::string EncodeSnapshot(const BankSnapshot& snapshot);
 // Its parts take at most `most_bytes` of memory, and at most 64 times what the file does.

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/compiler_stub/blob/function_check.h"
 #include "npubank/compiler_stub/partition/live_ranges.h"
+#include "npubank/lazy_tensor/base/range.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -115,9 +116,8 @@ class SubmodelChecker {
     return absl::OkStatus();
   }
 
-  absl::Status CheckRange(absl::string_view what, uint64_t offset, uint64_t bytes) const {
-    if (offset % kScratchAlignment == 0 && bytes <= blob_.arena_bytes &&
-        offset <= blob_.arena_bytes - bytes) {
+  absl::Status CheckPlace(absl::string_view what, uint64_t offset, uint64_t bytes) const {
+    if (offset % kScratchAlignment == 0 && RangeFits(offset, bytes, blob_.arena_bytes)) {
       return absl::OkStatus();
     }
     return Invalid(absl::StrCat(what, " of ", bytes, " bytes cannot lie at offset ", offset,
@@ -126,7 +126,7 @@ class SubmodelChecker {
 
   absl::Status CheckPlaces() {
     if (blob_.scratch_bytes > 0) {
-      NPUBANK_RETURN_IF_ERROR(CheckRange("scratch", blob_.scratch_offset, blob_.scratch_bytes));
+      NPUBANK_RETURN_IF_ERROR(CheckPlace("scratch", blob_.scratch_offset, blob_.scratch_bytes));
       // No value has this number; it stays forever.
       arena_.Hold({0, blob_.scratch_offset, blob_.scratch_offset + blob_.scratch_bytes},
                   UINT32_MAX);
@@ -136,7 +136,7 @@ class SubmodelChecker {
         if (dim < 1) return Invalid(absl::StrCat("value '", value.name, "' is empty"));
       }
       if (value.placement == Placement::kArena) {
-        NPUBANK_RETURN_IF_ERROR(CheckRange(absl::StrCat("value '", value.name, "'"), value.offset,
+        NPUBANK_RETURN_IF_ERROR(CheckPlace(absl::StrCat("value '", value.name, "'"), value.offset,
                                            static_cast<uint64_t>(value.type.bytes())));
       } else if (value.placement > Placement::kState) {
         return Invalid(absl::StrCat("value '", value.name, "' is placed nowhere"));

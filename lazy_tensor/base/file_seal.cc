@@ -45,21 +45,21 @@ absl::StatusOr<FileSeal> ReadSeal(const FileKind& kind, absl::string_view head,
                                   uint64_t file_bytes) {
   if (head.size() < FileSeal::kBytes || file_bytes < FileSeal::kBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("not a ", kind.words, ": it has only ", file_bytes, " bytes"));
+        absl::StrCat("not a ", kind.description, ": it has only ", file_bytes, " bytes"));
   }
   if (head.substr(0, kMagicBytes) != kind.magic) {
     return absl::InvalidArgumentError(
-        absl::StrCat("not a ", kind.words, ": it does not begin with ", kind.magic));
+        absl::StrCat("not a ", kind.description, ": it does not begin with ", kind.magic));
   }
   const uint64_t version = NumberAt(head, kVersionAt);
   if (version != kind.version) {
-    return absl::InvalidArgumentError(absl::StrCat(kind.words, " of version ", version,
+    return absl::InvalidArgumentError(absl::StrCat(kind.description, " of version ", version,
                                                    "; this program reads version ", kind.version));
   }
   const FileSeal seal{.offset = NumberAt(head, kOffsetAt), .size = NumberAt(head, kSizeAt)};
   if (seal.offset < FileSeal::kBytes || !RangeFits(seal.offset, seal.size, file_bytes)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("corrupt ", kind.words, ": its index of ", seal.size, " bytes at ",
+        absl::StrCat("corrupt ", kind.description, ": its index of ", seal.size, " bytes at ",
                      seal.offset, " does not lie within its ", file_bytes, " bytes"));
   }
   return seal;
@@ -71,7 +71,7 @@ absl::Status CheckSeal(const FileKind& kind, absl::string_view head, absl::strin
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("corrupt ", kind.words, ": its checksum does not fit its bytes"));
+      absl::StrCat("corrupt ", kind.description, ": its checksum does not fit its bytes"));
 }
 
 }  // namespace npubank

@@ -27,7 +27,7 @@ namespace npubank {
 struct FileKind {
   absl::string_view magic;  // 8 characters
   uint64_t version = 1;
-  absl::string_view words;  // for messages: "bank snapshot"
+  absl::string_view description;  // for messages: "bank snapshot"
 };
 
 // Where the index is, within the file.

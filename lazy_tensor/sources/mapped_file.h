@@ -4,12 +4,9 @@
 //   Use(file->bytes());
 //   if (file->lost()) ...                       // some of what was used was not the file's
 //
-// A page that the file no longer has, because another program truncated it or the disk failed, would
-// raise SIGBUS. The handler installed by the first Map puts a page of zeros there instead and notes
-// the loss, so whoever reads goes on, and must ask lost() before using what it made. A SIGBUS at any
-// other address goes to the handler that was there before. A program that installs its own handler
-// later should pass on what it does not know; where it does not, a truncated file ends the process,
-// as with any mapping.
+// A page that the file no longer has reads as zeros and is noted (base/lost_pages.h, which says what that
+// means for a program's own SIGBUS handler), so whoever reads goes on, and must ask lost() before using
+// what it made.
 //
 // Ownership: unmaps at its end. Threads: any.
 #ifndef NPUBANK_LAZY_TENSOR_SOURCES_MAPPED_FILE_H_
@@ -18,8 +15,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "absl/types/span.h"
+#include "npubank/lazy_tensor/base/lost_pages.h"
 
 namespace npubank {
 
@@ -33,16 +33,16 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   absl::Span<const std::byte> bytes() const { return bytes_; }
-  bool lost() const;
+  bool lost() const { return lost_->any(); }
   // The bytes in [offset, offset + length) will not be needed soon: whole pages are given back.
   void Release(uint64_t offset, uint64_t length) const;
 
  private:
-  struct Guard;
-  MappedFile(absl::Span<const std::byte> bytes, Guard* guard) : bytes_(bytes), guard_(guard) {}
+  explicit MappedFile(absl::Span<const std::byte> bytes)
+      : bytes_(bytes), lost_(std::in_place, bytes.data(), bytes.size()) {}
 
   const absl::Span<const std::byte> bytes_;
-  Guard* const guard_;
+  std::optional<LostPages> lost_;  // watched until the bytes are unmapped
 };
 
 }  // namespace npubank

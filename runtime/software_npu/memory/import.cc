@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "npubank/lazy_tensor/base/align.h"
+#include "npubank/lazy_tensor/base/lost_pages.h"
 #include "npubank/runtime/software_npu/controls/statistics.h"
 #include "npubank/runtime/software_npu/controls/switches.h"
 #include "npubank/runtime/software_npu/memory/address_space.h"
 #include "npubank/runtime/software_npu/memory/allocation.h"
 #include "npubank/runtime/software_npu/memory/backing.h"
-#include "npubank/runtime/software_npu/memory/lost_pages.h"
 
 namespace npubank::software_npu {
 namespace {

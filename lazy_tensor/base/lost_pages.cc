@@ -1,4 +1,4 @@
-#include "npubank/runtime/software_npu/memory/lost_pages.h"
+#include "npubank/lazy_tensor/base/lost_pages.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -8,10 +8,13 @@
 #include <cerrno>
 #include <csignal>
 
-namespace npubank::software_npu {
+namespace npubank {
 namespace {
 
-constexpr uintptr_t kPage = 4096;
+uintptr_t PageBytes() {
+  static const auto bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
 
 }  // namespace
 
@@ -20,7 +23,7 @@ constexpr uintptr_t kPage = 4096;
 struct LostPages::Watch {
   std::atomic<bool> taken{true};
   std::atomic<uintptr_t> begin{0};
-  std::atomic<uintptr_t> end{0};
+  std::atomic<uintptr_t> end{0};  // not above begin: nothing is watched
   std::atomic<bool> lost{false};
   Watch* next = nullptr;
 
@@ -51,9 +54,9 @@ bool LostPages::Watch::PutZeros(uintptr_t address) {
   for (Watch* watch = first.load(); watch != nullptr; watch = watch->next) {
     if (address < watch->begin.load() || address >= watch->end.load()) continue;
     watch->lost.store(true);
-    const uintptr_t page = address / kPage * kPage;
+    const uintptr_t page = address / PageBytes() * PageBytes();
     // The bare call: a checker's wrapper of mmap does more than a handler may.
-    return syscall(SYS_mmap, page, kPage, PROT_READ | PROT_WRITE,
+    return syscall(SYS_mmap, page, PageBytes(), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == static_cast<long>(page);
   }
   return false;
@@ -75,6 +78,7 @@ void LostPages::Watch::Handle(int signal, siginfo_t* info, void* context) {
 
 void LostPages::Watch::Install() {
   static const bool installed = [] {
+    (void)PageBytes();  // a handler may not be the first to ask
     struct sigaction action = {};
     action.sa_sigaction = &Watch::Handle;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -99,4 +103,4 @@ LostPages::~LostPages() {
 
 bool LostPages::any() const { return watch_->lost.load(); }
 
-}  // namespace npubank::software_npu
+}  // namespace npubank
