@@ -333,8 +333,10 @@ absl::Status CacheFile::Write(Draft& draft) const {
       builder, wire::CreateCacheIndex(builder, builder.CreateVectorOfStructs(tensors)));
   const absl::string_view index(reinterpret_cast<const char*>(builder.GetBufferPointer()),
                                 builder.GetSize());
-  NPUBANK_RETURN_IF_ERROR(draft.file->WriteAt(draft.end, index));
-  NPUBANK_RETURN_IF_ERROR(draft.file->WriteAt(0, EncodeSeal(kCacheFile, draft.end, index)));
+  // A payload that was left out may lie behind `end`, and the index ends the file.
+  const uint64_t at = std::max(draft.end, draft.file->size());
+  NPUBANK_RETURN_IF_ERROR(draft.file->WriteAt(at, index));
+  NPUBANK_RETURN_IF_ERROR(draft.file->WriteAt(0, EncodeSeal(kCacheFile, at, index)));
   return draft.file->Commit();
 }
 

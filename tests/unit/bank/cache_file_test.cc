@@ -313,9 +313,26 @@ TEST_F(CacheFileTest, ASaveLeavesOutWhatWasDamagedInTheOldFile) {
   old.close();
   const auto cache = CacheFile::Open({.path = path_});
   ASSERT_TRUE(cache->Add(Digest{1, 1}, 100, Fill(1)).ok());
-  ASSERT_TRUE(cache->Save().ok());
+  EXPECT_EQ(cache->Save(), absl::OkStatus());
   const CacheReport saved = CacheFile::Open({.path = path_, .verify_at_open = true})->Report();
   EXPECT_EQ(saved.entries, kTransformed - 1 + 1);
+  EXPECT_THAT(saved.problems, IsEmpty());
+}
+
+// What was copied before its damage showed lies behind what is kept.
+TEST_F(CacheFileTest, ASaveAfterWhichNothingOldIsLeftIsRead) {
+  Load(weights_);
+  std::fstream old(path_, std::ios::binary | std::ios::in | std::ios::out);
+  for (uint64_t i = 1; i <= kTransformed; ++i) {
+    old.seekp(static_cast<std::streamoff>(i * CacheFile::kAlignment + 5));
+    old.put('x');
+  }
+  old.close();
+  const auto cache = CacheFile::Open({.path = path_});
+  ASSERT_TRUE(cache->Add(Digest{1, 1}, 100, Fill(1)).ok());
+  EXPECT_EQ(cache->Save(), absl::OkStatus());
+  const CacheReport saved = CacheFile::Open({.path = path_, .verify_at_open = true})->Report();
+  EXPECT_EQ(saved.entries, 1u);
   EXPECT_THAT(saved.problems, IsEmpty());
 }
 
