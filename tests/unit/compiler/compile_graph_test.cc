@@ -94,10 +94,11 @@ TEST_P(RandomGraphs, AreReadBackAndComeToTheSame) {
     ExpectSame(expected, *blob);
     if (HasFailure()) return;
   }
-  // Else this would prove little.
+  // Else this would prove little. Far below what comes about on average (28 outputs that lie on inputs in the
+  // parallel schedule), so that no seed fails for being unlucky.
   EXPECT_GT(numbers, 20'000u) << "seed " << seed;
   EXPECT_GT(repeats, 20) << "seed " << seed;
-  EXPECT_GT(over, how.reuse ? 20 : -1) << "seed " << seed;
+  EXPECT_GT(over, how.reuse ? 5 : -1) << "seed " << seed;
 }
 
 INSTANTIATE_TEST_SUITE_P(CompileGraph, RandomGraphs,
