@@ -1,10 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "npubank/runtime/level_zero/device.h"
 #include "npubank/runtime/memory/npu_memory.h"
 #include "npubank/tests/leak/leak_test.h"
+#include "npubank/tests/support/npu_switches.h"
 
 namespace npubank {
 namespace {
@@ -26,8 +30,20 @@ TestDevice MakeNpuDevice() {
   return {.memory = *std::move(memory), .count = count};
 }
 
+// Memory that the host cannot touch: bytes go through staging rings. It is so until the device goes.
+TestDevice MakeDiscreteDevice() {
+  const auto switches = std::make_shared<const NpuSwitches>(
+      std::map<std::string, std::string>{{"NPUBANK_NPU_HOST_ACCESS", "0"}});
+  TestDevice device = MakeNpuDevice();
+  EXPECT_TRUE(device.memory->Allocate(1, "the first of the process, of which the driver keeps a file").ok());
+  device.count = [switches, count = std::move(device.count)] { return count(); };
+  return device;
+}
+
 }  // namespace
 
-std::vector<DeviceUnderTest> DevicesUnderTest() { return {{"SoftwareNpu", MakeNpuDevice}}; }
+std::vector<DeviceUnderTest> DevicesUnderTest() {
+  return {{"SoftwareNpu", MakeNpuDevice}, {"DiscreteSoftwareNpu", MakeDiscreteDevice}};
+}
 
 }  // namespace npubank

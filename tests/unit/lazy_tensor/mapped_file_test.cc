@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csetjmp>
 #include <csignal>
 #include <cstdlib>
@@ -52,6 +53,15 @@ TEST(MappedFile, APageTheFileHasLostReadsAsZerosAndIsNoted) {
   EXPECT_TRUE(open.Has(5, std::byte{0}));
   EXPECT_TRUE(open.mapping->lost());
   EXPECT_TRUE(open.Has(0, std::byte{7})) << "what the file still has stays";
+}
+
+TEST(MappedFile, ItsEndGivesItsAddressesBack) {
+  OpenFile open;
+  void* const data = const_cast<std::byte*>(open.mapping->bytes().data());
+  ASSERT_EQ(msync(data, 8 * kPage, MS_ASYNC), 0) << "mapped";
+  open.mapping.reset();
+  EXPECT_EQ(msync(data, kPage, MS_ASYNC), -1);
+  EXPECT_EQ(errno, ENOMEM);
 }
 
 TEST(MappedFile, TheNextMappingHasLostNothing) {
