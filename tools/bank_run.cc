@@ -87,7 +87,7 @@ std::shared_ptr<CacheFile> OpenCache(const BankRunFlags& flags) {
   const auto tell = [](absl::string_view message) {
     std::fprintf(stderr, "%s\n", std::string(message).c_str());
   };
-  return CacheFile::Open({.path = flags.cache, .on_wait = tell});
+  return CacheFile::Open({.path = flags.cache, .limit_bytes = flags.cache_limit, .on_wait = tell});
 }
 
 absl::Status Run(const BankRunFlags& flags) {

@@ -56,6 +56,8 @@ ABSL_FLAG(uint64_t, argument_alignment, 0,
 ABSL_FLAG(int, workers, -1, "threads that evaluate weights; 0: inline; -1: one per core");
 ABSL_FLAG(uint64_t, budget, 0, "bytes that weights may take on the device; 0: no limit");
 ABSL_FLAG(std::string, cache, "", "file that keeps transformed weights for the next run");
+ABSL_FLAG(uint64_t, cache_limit, 0,
+          "bytes that this file may have; what was used longest ago goes first; 0: no limit");
 ABSL_FLAG(bool, ids, false, "print the token ids");
 ABSL_FLAG(std::string, report, "text", "text or json (json alone on standard output)");
 ABSL_FLAG(std::string, snapshot, "", "file to write the bank's state to, for bank-inspect");
@@ -93,7 +95,8 @@ ProgramHelp Help() {
                        {"argument_alignment", "BYTES"},
                        {"workers", "N"},
                        {"budget", "BYTES"},
-                       {"cache", "FILE"}}},
+                       {"cache", "FILE"},
+                       {"cache_limit", "BYTES"}}},
                      {"What to tell", {{"ids", ""}, {"report", "FORM"}, {"snapshot", "FILE"}}}}};
 }
 
@@ -145,6 +148,9 @@ absl::Status PlaceFromFlags(BankRunFlags& flags) {
   if (flags.workers < 0) flags.workers = static_cast<int>(std::thread::hardware_concurrency());
   flags.budget = absl::GetFlag(FLAGS_budget);
   flags.cache = absl::GetFlag(FLAGS_cache);
+  flags.cache_limit = absl::GetFlag(FLAGS_cache_limit);
+  if (flags.cache_limit > 0 && flags.cache.empty())
+    return absl::InvalidArgumentError("--cache-limit is of a --cache: give one");
   return absl::OkStatus();
 }
 

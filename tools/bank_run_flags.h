@@ -27,9 +27,10 @@ struct BankRunFlags {
   level_zero::DeviceChoice device = level_zero::DeviceChoice::kAuto;
   NpuMemoryOptions memory;
   int workers = 0;
-  uint64_t budget = 0;   // 0: no limit
-  std::string cache;     // empty: none
-  std::string snapshot;  // empty: not written
+  uint64_t budget = 0;       // 0: no limit
+  std::string cache;         // empty: none
+  uint64_t cache_limit = 0;  // bytes of it; 0: none
+  std::string snapshot;      // empty: not written
   bool load_only = false;
   bool sleep = false;
   bool ids = false;

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/content.h"
 #include "npubank/bank/files/cache_generated.h"
@@ -140,7 +141,8 @@ absl::StatusOr<CacheEntries> ReadCacheIndex(const std::shared_ptr<Source>& file)
     const CachedBytes cached{.file = file,
                              .offset = tensor.offset(),
                              .bytes = tensor.bytes(),
-                             .hash = {tensor.hash_high(), tensor.hash_low()}};
+                             .hash = {tensor.hash_high(), tensor.hash_low()},
+                             .last_used = tensor.last_used()};
     if (cached.bytes == 0 || cached.offset < CacheFile::kAlignment ||
         cached.offset % CacheFile::kAlignment != 0 ||
         !RangeFits(cached.offset, cached.bytes, seal.offset)) {
@@ -186,6 +188,7 @@ std::optional<CachedBytes> CacheFile::Find(const Digest& digest, uint64_t bytes)
   MutexLock lock(mutex_);
   const auto found = entries_.find(digest);
   if (found == entries_.end() || found->second.bytes != bytes) return std::nullopt;
+  used_.insert(digest);
   return found->second;
 }
 
@@ -212,6 +215,10 @@ absl::StatusOr<std::shared_ptr<CacheFile::Draft>> CacheFile::BeginAdding(const D
       if (draft_ != nullptr) {
         if (to.bytes > kMaxFileBytes - draft_->end)
           return absl::ResourceExhaustedError("too large");
+        if (!Fits(draft_->end + to.bytes, draft_->entries.size() + draft_->adding.size() + 1)) {
+          return absl::ResourceExhaustedError(absl::StrCat(
+              "'", options_.path, "' is full: its limit is ", options_.limit_bytes, " bytes"));
+        }
         if (!draft_->adding.insert(digest).second) return nullptr;
         to.file = draft_->source;
         to.offset = draft_->end;
@@ -256,16 +263,50 @@ absl::Status CacheFile::Add(const Digest& digest, uint64_t bytes, ReadBytes read
   return status;
 }
 
-absl::Status CacheFile::Save() {
+// Whether a file that ends there, with an index of so many entries behind it, is within the limit.
+bool CacheFile::Fits(uint64_t end, size_t entries) const {
+  constexpr uint64_t kIndexHead = 64;
+  if (options_.limit_bytes == 0) return true;
+  const uint64_t index = kIndexHead + entries * sizeof(wire::CachedTensor);
+  return index <= options_.limit_bytes && PageAfter(end) <= options_.limit_bytes - index;
+}
+
+// Whether another entry than before would be the next to go, or one has to go now.
+bool CacheFile::OrderChanged() const {
+  if (options_.limit_bytes == 0 || entries_.empty()) return false;
+  uint64_t latest = 0, end = 0;
+  for (const auto& [digest, cached] : entries_) {
+    latest = std::max(latest, cached.last_used);
+    end = std::max(end, cached.offset + cached.bytes);
+  }
+  if (!Fits(end, entries_.size())) return true;
+  return absl::c_any_of(entries_, [&](const auto& entry) {
+    return entry.second.last_used < latest && used_.contains(entry.first);
+  });
+}
+
+absl::StatusOr<std::shared_ptr<CacheFile::Draft>> CacheFile::TakeDraft() {
   std::shared_ptr<Draft> draft;
   {
     MutexLock lock(mutex_);
     draft.swap(draft_);
-    if (draft == nullptr) return absl::OkStatus();
-    while (saving_ || !draft->adding.empty()) changed_.Wait(mutex_);
-    if (draft->entries.empty()) return absl::OkStatus();
+    while (saving_ || (draft != nullptr && !draft->adding.empty())) changed_.Wait(mutex_);
+    const bool added = draft != nullptr && !draft->entries.empty();
+    if (!added && !OrderChanged()) return nullptr;
     saving_ = true;
   }
+  if (draft != nullptr) return draft;
+  absl::StatusOr<AtomicFile> file = AtomicFile::Create(options_.path);
+  if (file.ok()) return std::make_shared<Draft>(*std::move(file), options_.path);
+  MutexLock lock(mutex_);
+  saving_ = false;
+  changed_.NotifyAll();
+  return file.status();
+}
+
+absl::Status CacheFile::Save() {
+  NPUBANK_ASSIGN_OR_RETURN(const std::shared_ptr<Draft> draft, TakeDraft());
+  if (draft == nullptr) return absl::OkStatus();
   absl::StatusOr<CacheEntries> saved = WriteAndOpen(*draft);
   MutexLock lock(mutex_);
   saving_ = false;
@@ -301,33 +342,53 @@ absl::StatusOr<CacheEntries> CacheFile::WriteAndOpen(Draft& draft) const {
   return ReadFile();
 }
 
-// Nobody adds to the draft any more. What the file has by now, from whichever process, goes along
-// unless it was damaged.
-absl::Status CacheFile::Write(Draft& draft) const {
-  if (const absl::StatusOr<CacheEntries> old = ReadFile(); old.ok()) {
-    for (const auto& [digest, cached] : *old) {
-      if (draft.entries.count(digest) > 0) continue;
-      absl::Status readable;
-      const auto read = [&readable, &from = cached](uint64_t offset, absl::Span<std::byte> out) {
-        return readable = ReadPayload(from, offset, out);
-      };
-      const absl::StatusOr<Digest> hash = Copy(cached.bytes, read, *draft.file, draft.end);
-      if (!readable.ok()) continue;
-      NPUBANK_RETURN_IF_ERROR(hash.status());  // the new file's
-      if (*hash != cached.hash) continue;
-      draft.entries.emplace(
-          digest,
-          CachedBytes{
-              .file = nullptr, .offset = draft.end, .bytes = cached.bytes, .hash = cached.hash});
-      draft.end = PageAfter(draft.end + cached.bytes);
+// What was used last first, as far as there is room, unless it was damaged.
+absl::Status CacheFile::CopyOld(CacheEntries old, uint64_t save, Draft& draft) const {
+  {
+    MutexLock lock(mutex_);
+    for (auto& [digest, cached] : old) {
+      if (used_.contains(digest)) cached.last_used = save;
     }
   }
+  std::vector<std::pair<Digest, CachedBytes>> latest_first(old.begin(), old.end());
+  absl::c_stable_sort(latest_first, [](const auto& a, const auto& b) {
+    return a.second.last_used > b.second.last_used;
+  });
+  for (const auto& [digest, cached] : latest_first) {
+    if (draft.entries.count(digest) > 0) continue;
+    if (!Fits(draft.end + cached.bytes, draft.entries.size() + 1)) continue;
+    absl::Status readable;
+    const auto read = [&readable, &from = cached](uint64_t offset, absl::Span<std::byte> out) {
+      return readable = ReadPayload(from, offset, out);
+    };
+    const absl::StatusOr<Digest> hash = Copy(cached.bytes, read, *draft.file, draft.end);
+    if (!readable.ok()) continue;
+    NPUBANK_RETURN_IF_ERROR(hash.status());  // the new file's
+    if (*hash != cached.hash) continue;
+    CachedBytes& copy = draft.entries[digest];
+    copy = cached;
+    copy.file = nullptr;
+    copy.offset = draft.end;
+    draft.end = PageAfter(draft.end + cached.bytes);
+  }
+  return absl::OkStatus();
+}
+
+// Nobody adds to the draft any more. What the file has by now, from whichever process, goes along.
+absl::Status CacheFile::Write(Draft& draft) const {
+  CacheEntries old;
+  if (absl::StatusOr<CacheEntries> read = ReadFile(); read.ok()) old = *std::move(read);
+  uint64_t save = 0;
+  for (const auto& [digest, cached] : old) save = std::max(save, cached.last_used);
+  if (save < UINT64_MAX) ++save;
+  for (auto& [digest, added] : draft.entries) added.last_used = save;
+  NPUBANK_RETURN_IF_ERROR(CopyOld(std::move(old), save, draft));
   flatbuffers::FlatBufferBuilder builder;
   std::vector<wire::CachedTensor> tensors;
   tensors.reserve(draft.entries.size());
   for (const auto& [digest, cached] : draft.entries) {
     tensors.emplace_back(digest.high, digest.low, cached.offset, cached.bytes, cached.hash.high,
-                         cached.hash.low);
+                         cached.hash.low, cached.last_used);
   }
   wire::FinishCacheIndexBuffer(
       builder, wire::CreateCacheIndex(builder, builder.CreateVectorOfStructs(tensors)));

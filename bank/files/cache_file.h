@@ -26,9 +26,16 @@
 // changed in place, so any number of processes may have one open. Of two that save at the same moment
 // one waits for the other, says so (CacheOptions::on_wait) and takes along what it wrote: a lock on
 // "<path>.lock", which is there only meanwhile; one that a killed process left is in nobody's way, and
-// gone after the next Save. A Save that has waited for `save_patience` gives up: DeadlineExceeded.
-// Where the file system has no locks the later one wins. A path that is a link stays one. Entries of sources that are gone stay: delete the
-// file to be rid of them.
+// gone after the next Save.
+//
+// With a limit (CacheOptions::limit_bytes) the file never grows over it: a Save keeps what this run used or
+// added and, of the rest, what was used in the latest runs, as far as there is room; an Add for which a
+// run's own entries leave none is ResourceExhausted. Which run used what is kept in the file, so that
+// a Save of a run which added nothing writes it again where it used other entries than the run before.
+//
+// A Save that has waited for `save_patience` gives up: DeadlineExceeded.
+// Where the file system has no locks the later one wins. A path that is a link stays one. Without a limit entries of sources that are gone stay: delete
+// the file to be rid of them.
 //
 // Threads: every method, from any thread. No lock is held over I/O.
 // Errors of Save and Add: those of AtomicFile; the old file is as it was, and what was added is
@@ -42,6 +49,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,13 +66,15 @@
 namespace npubank {
 
 // The version also stands for what transformations compute: it changes when their results do.
-inline constexpr FileKind kCacheFile{.magic = "NPUBCACH", .version = 2, .description = "weights cache"};
+inline constexpr FileKind kCacheFile{.magic = "NPUBCACH", .version = 3, .description = "weights cache"};
 
 // What a tensor is found by. Here "digest" is always this.
 Digest CacheKey(const Digest& recipe, const Digest& stamp);
 
 struct CacheOptions {
   std::string path;
+  // Of the file, its index included; what was used longest ago goes first. 0: none.
+  uint64_t limit_bytes = 0;
   bool verify_at_open = false;  // read and check every payload at once instead of when it is used
   // How long a Save waits for another process that is saving the same file, and who is told that it
   // does, once, on the saving thread; null: nobody.
@@ -84,6 +94,7 @@ struct CachedBytes {
   uint64_t offset = 0;
   uint64_t bytes = 0;
   Digest hash;
+  uint64_t last_used = 0;  // saves are numbered
 };
 
 // A part of it. DataLoss also when the system fails to read: the device's errors are others, and
@@ -114,7 +125,7 @@ class CacheFile {
   using ReadBytes = absl::FunctionRef<absl::Status(uint64_t offset, absl::Span<std::byte> out)>;
   // Does nothing when it is found already or is just being added.
   absl::Status Add(const Digest& digest, uint64_t bytes, ReadBytes read);
-  // Does nothing when nothing was added.
+  // Does nothing when nothing was added, nor, of a file with a limit, used in another order.
   absl::Status Save();
 
   CacheReport Report() const;
@@ -128,13 +139,19 @@ class CacheFile {
   absl::StatusOr<std::shared_ptr<Draft>> BeginAdding(const Digest& digest, CachedBytes& to);
   void EndAdding(Draft& draft, const Digest& digest, const CachedBytes* added);
   absl::StatusOr<FileLock> LockForSaving() const;
+  // What is to be written; null when nothing is.
+  absl::StatusOr<std::shared_ptr<Draft>> TakeDraft();
+  bool OrderChanged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Fits(uint64_t end, size_t entries) const;
   absl::StatusOr<CacheEntries> WriteAndOpen(Draft& draft) const;
   absl::Status Write(Draft& draft) const;
+  absl::Status CopyOld(CacheEntries old, uint64_t save, Draft& draft) const;
 
   const CacheOptions options_;
   mutable Mutex mutex_;
   CondVar changed_;
-  CacheEntries entries_ ABSL_GUARDED_BY(mutex_);  // of the file and of what is added
+  CacheEntries entries_ ABSL_GUARDED_BY(mutex_);           // of the file and of what is added
+  mutable std::set<Digest> used_ ABSL_GUARDED_BY(mutex_);  // found since it was opened
   std::vector<std::string> problems_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Draft> draft_ ABSL_GUARDED_BY(mutex_);  // null until something is added
   bool saving_ ABSL_GUARDED_BY(mutex_) = false;           // an earlier draft

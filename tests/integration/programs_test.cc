@@ -330,6 +330,36 @@ TEST_F(ProgramsTest, AnUnknownDtypeIsOneLine) {
   ExpectRefused("X17");
 }
 
+TEST_F(ProgramsTest, ACacheStaysWithinItsLimit) {
+  const std::string cache = model_.file("weights.cache");
+  const std::vector<std::string> run = {"--weights",    "f32",    "--prompt-ids", "1",
+                                        "--cache",      cache,    "--tokens",     "1",
+                                        "--report",     "json",   "--cache-limit"};
+  std::vector<std::string> limited = run;
+  limited.push_back("40000");
+  const ProgramResult first = RunProgram(BankRun(limited));
+  ASSERT_EQ(first.exit_status, 0) << first.error;
+  EXPECT_LE(std::filesystem::file_size(cache), 40000u);
+  const auto warm = JsonOf(RunProgram(BankRun(limited)));
+  EXPECT_GT(warm["cache_hits"], 0);
+  ASSERT_EQ(warm["cache_notices"].size(), 1u) << "once: " << warm["cache_notices"];
+  EXPECT_THAT(warm["cache_notices"][0].get<std::string>(), HasSubstr("its limit is 40000"));
+  ExpectOneClearLine(RunProgram(BankRun({"--cache-limit", "40000"})), "--cache");
+}
+
+TEST_F(ProgramsTest, AFullDiskCostsNoMoreThanTheCache) {
+  const std::string cache = model_.file("weights.cache");
+  std::string command = "trap '' XFSZ; ulimit -f 32; exec";  // no file over 16 KiB
+  for (const std::string& word :
+       BankRun({"--weights", "f32", "--prompt-ids", "1", "--tokens", "1", "--cache", cache})) {
+    absl::StrAppend(&command, " '", word, "'");
+  }
+  const ProgramResult run = RunProgram({"/bin/sh", "-c", command});
+  EXPECT_EQ(run.exit_status, 0) << run.error;
+  EXPECT_THAT(run.error, HasSubstr("weights.cache"));
+  EXPECT_FALSE(std::filesystem::exists(cache));
+}
+
 TEST_F(ProgramsTest, AConfigWithoutANeededKeyIsOneLineThatNamesIt) {
   const std::string config = ReadWholeFile(config_);
   WriteWholeFile(config_, Replace(config, "\"hidden_size\"", "\"_hidden_size\""));

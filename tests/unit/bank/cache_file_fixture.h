@@ -109,7 +109,7 @@ class CacheFileTest : public ::testing::Test {
   void ResealWith(uint64_t payload_offset, uint64_t payload_bytes) {
     flatbuffers::FlatBufferBuilder builder;
     const std::vector<wire::CachedTensor> tensors = {
-        wire::CachedTensor(1, 2, payload_offset, payload_bytes, 3, 4)};
+        wire::CachedTensor(1, 2, payload_offset, payload_bytes, 3, 4, 5)};
     wire::FinishCacheIndexBuffer(
         builder, wire::CreateCacheIndex(builder, builder.CreateVectorOfStructs(tensors)));
     Reseal(
