@@ -26,9 +26,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/digest.h"
-#include "npubank/lazy_tensor/sources/source.h"
 
 namespace npubank {
+
+class Source;  // lazy_tensor/sources/source.h
 
 // Where an allocation lies in a file: whoever else has that file, another process too, may use the
 // same pages. `descriptor` and `path` are the file's as it was opened; either may be missing.

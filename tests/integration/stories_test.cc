@@ -50,7 +50,7 @@ class StoriesTest : public NpuTest {
       ASSERT_TRUE(
           run.Generate(*prompt, ids.size() - prompt->size(), [](absl::string_view) {}).ok());
       EXPECT_EQ(run.speech().ids, ids) << "prompt: " << text;
-      EXPECT_EQ(run.speech().text, expected["text"]) << "prompt: " << text;
+      EXPECT_EQ(run.speech().text, expected["text"].get<std::string>()) << "prompt: " << text;
     }
   }
 };

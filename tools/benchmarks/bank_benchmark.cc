@@ -17,6 +17,7 @@
 #include "npubank/bank/bank.h"
 #include "npubank/bank/host_memory.h"
 #include "npubank/lazy_tensor/lazy_tensor.h"
+#include "npubank/lazy_tensor/sources/source.h"
 #include "npubank/tools/terminal/standard_streams.h"
 
 namespace npubank {

@@ -17,6 +17,7 @@
 #include "npubank/bank/books/audit.h"
 #include "npubank/bank/host_memory.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/sources/source.h"
 #include "npubank/tests/support/test_weights.h"
 
 namespace npubank {

@@ -10,6 +10,7 @@
 #include "npubank/bank/bank.h"
 #include "npubank/bank/books/audit.h"
 #include "npubank/bank/host_memory.h"
+#include "npubank/lazy_tensor/sources/source.h"
 
 namespace npubank {
 namespace {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "npubank/lazy_tensor/sources/source.h"
 #include "npubank/tests/support/driver_statistics.h"
 #include "npubank/tests/support/npu_switches.h"
 #include "npubank/tests/support/test_weights.h"
