@@ -1,6 +1,7 @@
 #include "npubank/runtime/memory/imported_files.h"
 
 #include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/sources/source.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
