@@ -41,6 +41,7 @@ struct Loader::Loaded {
   std::shared_ptr<DeviceAllocation> memory;
   Origin origin = Origin::kStored;
   bool cacheable = false;
+  uint64_t stored_bytes = 0;
 };
 
 Loader::Loader(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Books> books,
@@ -148,7 +149,8 @@ absl::StatusOr<Lease> Loader::Run(Evaluation& evaluation, Admission::Pass& pass,
                                      .seconds = taken.count(),
                                      .content = {},
                                      .others = {},
-                                     .origin = loaded->origin});
+                                     .origin = loaded->origin,
+                                     .stored_bytes = loaded->stored_bytes});
   if (loaded->cacheable) AddToCache(cache_key, *books_->MemoryOf(lease));  // nobody waits for it
   return lease;
 }
@@ -176,6 +178,7 @@ absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation, Admiss
     if (cached) return loaded;
   }
   const bool transforms = !std::holds_alternative<ConstantOp>(recipe->op());
+  loaded.stored_bytes = recipe->SourceBytes();
   const bool misaligned = evaluator_.Misaligned(*recipe);
   loaded.origin = transforms   ? Origin::kTransformed
                   : misaligned ? Origin::kMisaligned

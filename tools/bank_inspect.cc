@@ -23,6 +23,7 @@
 #include "npubank/tools/reports/plan_text.h"
 #include "npubank/tools/reports/snapshot_findings.h"
 #include "npubank/tools/reports/snapshot_text.h"
+#include "npubank/tools/reports/weights_text.h"
 #include "npubank/tools/terminal/command_line.h"
 
 ABSL_FLAG(std::string, format, "table", "table, json or csv");
@@ -59,6 +60,8 @@ ProgramHelp Help() {
                    "bank-inspect diff before.bank after.bank     what came, went and changed",
                    "bank-inspect leaks run.bank --format csv     what a bank that is done still "
                    "holds: status 2",
+                   "bank-inspect weights run.bank               each weight with its parts, and how "
+                   "it came to the device",
                    "bank-inspect plan prefill.npbs --svg prefill.svg --function block"},
       .groups = {{"Snapshots", {{"format", "FORM"}, {"sort", "KEY"}, {"filter", "TEXT"}}},
                  {"Plans", {{"svg", "FILE"}, {"function", "NAME"}}}}};
@@ -125,15 +128,24 @@ absl::StatusOr<int> Model(const std::string& path) {
   return 0;
 }
 
+absl::StatusOr<int> Weights(const std::string& path) {
+  NPUBANK_RETURN_IF_ERROR(RefuseFlags(kPlanFlags, "is for plan only"));
+  NPUBANK_RETURN_IF_ERROR(RefuseFlags({"format"}, "is not for weights, which has a table only"));
+  NPUBANK_ASSIGN_OR_RETURN(const BankSnapshot snapshot, Read(path));
+  Print(WeightsAsTable(snapshot, absl::GetFlag(FLAGS_filter)));
+  return 0;
+}
+
 absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
   if (arguments.size() == 1) return Dump(arguments[0]);
   if (arguments.size() == 2 && arguments[0] == "plan") return Plan(arguments[1]);
   if (arguments.size() == 2 && arguments[0] == "model") return Model(arguments[1]);
+  if (arguments.size() == 2 && arguments[0] == "weights") return Weights(arguments[1]);
   if (arguments.size() == 2 && arguments[0] == "leaks") return Leaks(arguments[1]);
   if (arguments.size() == 3 && arguments[0] == "diff") return Diff(arguments[1], arguments[2]);
   return absl::InvalidArgumentError(
-      "give one file: bank-inspect SNAPSHOT, leaks SNAPSHOT, plan BLOB or model PATH; or two: diff "
-      "A B");
+      "give one file: bank-inspect SNAPSHOT, weights SNAPSHOT, leaks SNAPSHOT, plan BLOB or model "
+      "PATH; or two: diff A B");
 }
 
 }  // namespace

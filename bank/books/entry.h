@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "npubank/bank/books/residency.h"
 #include "npubank/bank/device_memory.h"
 #include "npubank/lazy_tensor/base/mutex.h"
@@ -58,6 +59,15 @@ struct Ownership {
   Description way_back;
 };
 
+// Where a tensor's bytes on the device came from.
+enum class Origin : uint8_t {
+  kStored,       // copied or imported as they are in the checkpoint, or from a host copy
+  kMisaligned,   // copied as they are, only because they do not lie where the device wants arguments
+  kTransformed,  // computed from the source
+  kCache,        // computed by an earlier evaluation
+};
+absl::string_view OriginName(Origin origin);  // "stored", "misaligned", "transformed", "cache"
+
 struct Entry {
   explicit Entry(const LazyTensor& tensor)
       : uid(tensor.uid()),
@@ -89,6 +99,9 @@ struct Entry {
   uint64_t leases = 0;
   uint64_t hits = 0;
   double evaluation_seconds = 0;
+  // Of the bytes that are, or were last, on the device.
+  Origin origin = Origin::kStored;
+  uint64_t stored_bytes = 0;
   uint64_t last_used = 0;  // the books' clock at the last lease
   // A way back after eviction: the bytes a sleeper kept, until it is on the device and an owner is
   // awake.

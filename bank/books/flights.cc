@@ -49,6 +49,8 @@ PublishResult Evaluation::Publish(Published& published) {
   entry.memory = std::move(published.memory);
   if (entry.memory != nullptr) entry.last_room = entry.memory->reserved_bytes();
   entry.evaluation_seconds = published.seconds;
+  entry.origin = published.origin;
+  entry.stored_bytes = published.stored_bytes;
   entry.content = published.content;
   books_->contents.Add(entry);
   ++books_->counters.evaluations;

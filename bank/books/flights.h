@@ -58,14 +58,6 @@ struct WayBack {
   std::vector<Description> descriptions;
 };
 
-// Where an evaluation's bytes came from.
-enum class Origin : uint8_t {
-  kStored,       // copied or imported as they are in the checkpoint, or from a host copy
-  kMisaligned,   // copied as they are, only because they do not lie where the device wants arguments
-  kTransformed,  // computed from the source
-  kCache,        // computed by an earlier evaluation
-};
-
 // What an evaluation hands over.
 struct Published {
   std::shared_ptr<DeviceAllocation> memory;
@@ -74,6 +66,7 @@ struct Published {
   // With which `memory` was compared, and found to differ.
   std::vector<std::shared_ptr<DeviceAllocation>> others;
   Origin origin = Origin::kStored;
+  uint64_t stored_bytes = 0;  // of the sources it was made of; 0 where nobody looked
 };
 
 // The tensor is resident; or it is not yet, because there are allocations of its content that its

@@ -26,6 +26,24 @@ std::string WhyHeld(const Entry& entry) {
   }
 }
 
+}  // namespace
+
+absl::string_view OriginName(Origin origin) {
+  switch (origin) {
+    case Origin::kStored:
+      return "stored";
+    case Origin::kMisaligned:
+      return "misaligned";
+    case Origin::kTransformed:
+      return "transformed";
+    case Origin::kCache:
+      return "cache";
+  }
+  return "unknown";
+}
+
+namespace {
+
 TensorSnapshot Describe(const Entry& entry) {
   TensorSnapshot tensor;
   tensor.uid = entry.uid;
@@ -39,6 +57,8 @@ TensorSnapshot Describe(const Entry& entry) {
     tensor.strategy = std::string(entry.memory->strategy());
     tensor.device_bytes = entry.memory->reserved_bytes();
     tensor.device_address = reinterpret_cast<uintptr_t>(entry.memory->address());
+    tensor.origin = std::string(OriginName(entry.origin));
+    tensor.stored_bytes = entry.stored_bytes;
   }
   tensor.leases = entry.leases;
   tensor.hits = entry.hits;

@@ -75,6 +75,8 @@ class Decoder {
     NPUBANK_RETURN_IF_ERROR(Text(from.recipe(), to.recipe));
     NPUBANK_RETURN_IF_ERROR(Text(from.strategy(), to.strategy));
     NPUBANK_RETURN_IF_ERROR(Text(from.why_held(), to.why_held));
+    if (from.origin() != nullptr) NPUBANK_RETURN_IF_ERROR(Text(from.origin(), to.origin));
+    to.stored_bytes = from.stored_bytes();
     to.bytes = from.bytes();
     to.device_bytes = from.device_bytes();
     to.device_address = from.device_address();
@@ -99,11 +101,13 @@ flatbuffers::Offset<wire::TensorState> EncodeTensor(flatbuffers::FlatBufferBuild
   const auto recipe = builder.CreateString(tensor.recipe);
   const auto strategy = builder.CreateSharedString(tensor.strategy);
   const auto why_held = builder.CreateSharedString(tensor.why_held);
+  const auto origin = builder.CreateSharedString(tensor.origin);
   const auto owners = names.Add(builder, tensor.owners);
   return wire::CreateTensorState(
       builder, tensor.uid.value, tensor.digest.high, tensor.digest.low, name, type, state, recipe,
       strategy, tensor.bytes, tensor.device_bytes, tensor.device_address, tensor.source_bytes,
-      tensor.leases, tensor.hits, tensor.evaluation_seconds, owners, why_held);
+      tensor.leases, tensor.hits, tensor.evaluation_seconds, owners, why_held, origin,
+      tensor.stored_bytes);
 }
 
 }  // namespace

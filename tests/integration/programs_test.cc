@@ -151,6 +151,31 @@ TEST_F(ProgramsTest, TheSnapshotOfARunIsWhatBankInspectPrints) {
   EXPECT_FALSE(nlohmann::json::parse(json.out, nullptr, false).is_discarded());
 }
 
+// A weight in parts is one line, which says how it lies, what it costs and how it came there.
+TEST_F(ProgramsTest, TheWeightsOfASnapshotAreShownWithTheirPartsTogether) {
+  CheckpointShape shape = TinyShape();
+  shape.format = CheckpointFormat::kAwq;
+  const TestModel awq(shape);
+  const std::string snapshot = awq.file("run.bank");
+  const auto weights = [&](const std::string& format) {
+    const ProgramResult run =
+        RunProgram({kBankRun, "--device", "software", "--model", awq.model(), "--prompt-ids", "1,2",
+                    "--tokens", "1", "--weights", format, "--snapshot", snapshot});
+    EXPECT_EQ(run.exit_status, 0) << run.error;
+    const ProgramResult shown =
+        RunProgram({kBankInspect, "weights", snapshot, "--filter", "layers.1.self_attn.k_proj"});
+    EXPECT_EQ(shown.exit_status, 0) << shown.error;
+    return shown.out;
+  };
+  const std::string kept = weights("keep");
+  EXPECT_THAT(kept, HasSubstr("I32[64,4] + scale F16[1,32] + zero I32[1,4]"));
+  EXPECT_THAT(kept, ContainsRegex("1104 +1104 +copied as stored"));
+  EXPECT_THAT(kept, HasSubstr("\n1 weights\n"));
+  const std::string packed = weights("packed");
+  EXPECT_THAT(packed, HasSubstr("U4[32,64] + scale F16[32,1] + zero U4[32,1]"));
+  EXPECT_THAT(packed, ContainsRegex("1104 +1104 +transformed: unpack_nibbles"));
+}
+
 TEST_F(ProgramsTest, ASecondRunWithACacheTransformsNothingAndSaysTheSame) {
   const std::vector<std::string> more = {
       "--prompt-ids", "1,2,3", "--tokens", "5",

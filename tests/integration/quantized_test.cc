@@ -290,6 +290,24 @@ TEST_F(QuantizedTest, GgufQ4LogitsEqualThoseOfItsWeightsDequantisedByHand) {
   ExpectSameLogits(StoriesGguf(), *GgufTwin(StoriesGguf(), 192));
 }
 
+// The same model in two quantisations: what neither changed is there once, and nothing else is shared.
+TEST_F(QuantizedTest, TwoQuantisationsOfOneModelShareWhatIsEqualAndNothingElse) {
+  const TemporaryFolder gptq, awq;
+  WriteGptqStories(gptq.path());
+  WriteAwqStories(awq.path());
+  const auto first = Load(gptq.path(), WeightFormat::kKeep);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(place_.bank->Totals().content_bytes_saved, 0u);
+  const auto second = Load(awq.path(), WeightFormat::kKeep);
+  ASSERT_NE(second, nullptr);
+  const BankTotals totals = place_.bank->Totals();
+  EXPECT_EQ(totals.hits * 2, totals.registrations) << "no recipe is the other's";
+  // The embedding, which is the head as well, and eleven norms, in F16.
+  const auto rounded = [](uint64_t bytes) { return (bytes + 63) / 64 * 64; };
+  EXPECT_EQ(totals.content_bytes_saved, rounded(512 * 64 * 2) + 11 * rounded(64 * 2));
+  EXPECT_EQ(Story(gptq.path(), WeightFormat::kKeep), Story(gptq.path(), WeightFormat::kF32));
+}
+
 // "Once upon a time, there was a": what no loss of four bits changes.
 void ExpectAStory(const std::string& model, const std::vector<std::string>& prompt) {
   std::vector<std::string> arguments = {

@@ -31,7 +31,9 @@ nlohmann::json TensorAsJson(const TensorSnapshot& tensor) {
           {"evaluation_seconds", tensor.evaluation_seconds},
           {"owners", tensor.owners},
           {"recipe", tensor.recipe},
-          {"why_held", tensor.why_held}};
+          {"why_held", tensor.why_held},
+          {"origin", tensor.origin},
+          {"stored_bytes", tensor.stored_bytes}};
 }
 
 bool Contains(const std::string& text, const std::string& part) {

@@ -30,7 +30,8 @@ std::string SnapshotAsTable(const BankSnapshot& snapshot, const std::string& fil
 
 // {"tensors": [{"uid", "digest", "name", "type", "state", "bytes", "device_bytes",
 //               "device_address", "strategy", "source_bytes", "leases", "hits",
-//               "evaluation_seconds", "owners", "recipe", "why_held"}],
+//               "evaluation_seconds", "owners", "recipe", "why_held",
+//               "origin", "stored_bytes"}],
 //  "owners": [...],
 //  "totals": {...}}
 // Uids, digests and addresses are hex texts.
