@@ -160,6 +160,125 @@ HWY_INLINE void StoreRow(const MatMulOperands& m, int64_t row, int64_t column, i
   for (int64_t c = 0; c < width; ++c) out[c] = addend != nullptr ? addend[c] + sums[c] : sums[c];
 }
 
+// ---- GPTQ's and AWQ's words, one row: numbers go from the words into the sums in registers ----
+
+constexpr int64_t kNibbles = 8;  // of a word
+using Words = hn::RebindToUnsigned<Floats>;
+
+// sums[l] += x[j] * (nibble `n` of words[j][l] - zeros[l]) * scales[l] for each of the eight j in order, each
+// operation rounded as where the numbers are decoded first.
+template <class Nibble>
+HWY_INLINE void AddNibbles(const float* HWY_RESTRICT x, const float* HWY_RESTRICT scales,
+                           const float* HWY_RESTRICT zeros, float* HWY_RESTRICT sums,
+                           const Nibble& nibble) {
+  const Floats d;
+  const hn::RebindToSigned<Floats> integers;
+  const auto scale = hn::LoadU(d, scales);
+  const auto zero = hn::LoadU(d, zeros);
+  auto sum = hn::LoadU(d, sums);
+  for (int j = 0; j < kNibbles; ++j) {
+    const auto q = hn::ConvertTo(d, hn::BitCast(integers, nibble(j)));
+    sum = hn::MulAdd(hn::Set(d, x[j]), hn::Mul(hn::Sub(q, zero), scale), sum);
+  }
+  hn::StoreU(sum, d, sums);
+}
+
+// Eight values of k, all in one row of words: nibble j of a column's word is that of k = j.
+HWY_INLINE void AddGptqRow(const float* x, const uint8_t* words, const WordDecoder& group,
+                           int64_t width, float* sums) {
+  const Words d;
+  for (int64_t c = 0; c + kLanes <= width; c += kLanes) {
+    const auto word = hn::LoadU(d, reinterpret_cast<const uint32_t*>(words) + c);
+    AddNibbles(x, group.scales() + c, group.zeros() + c, sums + c, [&](int j) HWY_ATTR {
+      return hn::And(hn::ShiftRightSame(word, 4 * j), hn::Set(d, 15));
+    });
+  }
+}
+
+// Eight values of k, a row of words each. Sums, scales and zero points lie nibble by nibble: that of column
+// 8 w + kAwqColumns[n] at n * words + w.
+constexpr int kAwqColumns[kNibbles] = {0, 2, 4, 6, 1, 3, 5, 7};
+HWY_INLINE void AddAwqRows(const float* x, const uint8_t* from, int64_t pitch, int64_t words,
+                           const float* scales, const float* zeros, float* sums) {
+  const Words d;
+  for (int64_t w = 0; w + kLanes <= words; w += kLanes) {
+    hn::Vec<Words> rows[kNibbles];
+    for (int j = 0; j < kNibbles; ++j) {
+      rows[j] = hn::LoadU(d, reinterpret_cast<const uint32_t*>(from + j * pitch) + w);
+    }
+    for (int n = 0; n < kNibbles; ++n) {
+      const int64_t at = n * words + w;
+      AddNibbles(x, scales + at, zeros + at, sums + at, [&](int j) HWY_ATTR {
+        return hn::And(hn::ShiftRightSame(rows[j], 4 * n), hn::Set(d, 15));
+      });
+    }
+  }
+}
+
+// From the order of columns into that of nibbles, or back.
+void ByNibbles(const float* columns, int64_t words, float* nibbles) {
+  for (int64_t w = 0; w < words; ++w) {
+    for (int n = 0; n < kNibbles; ++n) {
+      nibbles[n * words + w] = columns[w * kNibbles + kAwqColumns[n]];
+    }
+  }
+}
+void ByColumns(const float* nibbles, int64_t words, float* columns) {
+  for (int64_t w = 0; w < words; ++w) {
+    for (int n = 0; n < kNibbles; ++n) {
+      columns[w * kNibbles + kAwqColumns[n]] = nibbles[n * words + w];
+    }
+  }
+}
+
+void AddGptqWords(const MatMulOperands& m, const float* x, int64_t column, int64_t width,
+                  float* sums) {
+  WordDecoder group(*m.parts, column, width);
+  for (int64_t k = 0; k < m.depth; k += kNibbles) {
+    group.UseGroupOf(k);
+    AddGptqRow(x + k, m.parts->parts[0] + (k / kNibbles * m.columns + column) * 4, group, width,
+               sums);
+  }
+}
+
+void AddAwqWords(const MatMulOperands& m, const float* x, int64_t column, int64_t width,
+                 float* sums) {
+  WordDecoder group(*m.parts, column, width);
+  const int64_t words = width / kNibbles;
+  std::vector<float> scales(static_cast<size_t>(width));
+  std::vector<float> zeros(static_cast<size_t>(width));
+  std::vector<float> by_nibbles(static_cast<size_t>(width));
+  for (int64_t k = 0; k < m.depth; k += kNibbles) {
+    if (group.UseGroupOf(k)) {
+      ByNibbles(group.scales(), words, scales.data());
+      ByNibbles(group.zeros(), words, zeros.data());
+    }
+    AddAwqRows(x + k, m.parts->parts[0] + (k * m.columns + column) / 2, m.columns / 2, words,
+               scales.data(), zeros.data(), by_nibbles.data());
+  }
+  ByColumns(by_nibbles.data(), words, sums);
+}
+
+// Whether eight rows are always of one group, and the strip is whole vectors of words.
+bool InRegisters(const MatMulOperands& m, int64_t width) {
+  const int64_t group = m.depth / m.parts->groups;
+  if (m.depth % kNibbles != 0 || group % kNibbles != 0) return false;
+  const bool awq = m.parts->form.kind() == WeightForm::Kind::kAwq;
+  return width % (awq ? kNibbles * kLanes : kLanes) == 0;
+}
+
+// Numbers are decoded, a few rows at a time, and then added.
+void AddDecodedWords(const MatMulOperands& m, const float* x, int64_t column, int64_t width,
+                     float* sums) {
+  WordDecoder words(*m.parts, column, width);
+  std::vector<float> numbers(static_cast<size_t>(kDepthStep * width));
+  for (int64_t k = 0; k < m.depth; k += kDepthStep) {
+    const int64_t depth = std::min(kDepthStep, m.depth - k);
+    words.Decode(k, depth, numbers.data());
+    AddScaled(x + k, numbers.data(), depth, width, width, sums);
+  }
+}
+
 // One row, columns [column, column_end): at most kRowStrip.
 void RowStrip(const MatMulOperands& m, int64_t row, int64_t, int64_t column, int64_t column_end) {
   alignas(64) float sums[kRowStrip];
@@ -167,12 +286,9 @@ void RowStrip(const MatMulOperands& m, int64_t row, int64_t, int64_t column, int
   std::fill_n(sums, width, 0.0f);
   const float* const x = m.x + row * m.depth;
   if (m.parts != nullptr) {
-    WordDecoder words(*m.parts, column, width);
-    std::vector<float> numbers(static_cast<size_t>(kDepthStep * width));
-    for (int64_t k = 0; k < m.depth; k += kDepthStep) {
-      words.Decode(k, kDepthStep, numbers.data());
-      AddScaled(x + k, numbers.data(), kDepthStep, width, width, sums);
-    }
+    const bool awq = m.parts->form.kind() == WeightForm::Kind::kAwq;
+    const auto add = !InRegisters(m, width) ? AddDecodedWords : awq ? AddAwqWords : AddGptqWords;
+    add(m, x, column, width, sums);
   } else {
     WithWeight(m.weight, m.element, [&](const auto* w) {
       AddScaled(x, w + column, m.depth, m.columns, width, sums);

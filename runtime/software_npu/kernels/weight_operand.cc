@@ -101,8 +101,8 @@ WordDecoder::WordDecoder(const WeightOperand& w, int64_t column, int64_t width)
       zeros_(static_cast<size_t>(width)),
       nibbles_(static_cast<size_t>(width / 2 * kNumbersInWord)) {}
 
-void WordDecoder::UseGroupOf(int64_t row) {
-  if (row / group_rows_ == group_) return;
+bool WordDecoder::UseGroupOf(int64_t row) {
+  if (row / group_rows_ == group_) return false;
   group_ = row / group_rows_;
   const int64_t first = group_ * w_.columns + column_;
   Widen(w_.scale, w_.parts[1], first, width_, scales_.data());
@@ -117,6 +117,7 @@ void WordDecoder::UseGroupOf(int64_t row) {
     zeros = words;
   }
   Widen(ElementType::kU4, zeros, 0, width_, zeros_.data());
+  return true;
 }
 
 void WordDecoder::Decode(int64_t first, int64_t count, float* out) {

@@ -35,12 +35,17 @@ void DecodeRows(const WeightOperand& w, int64_t first, int64_t count, float* out
 class WordDecoder {
  public:
   WordDecoder(const WeightOperand& w, int64_t column, int64_t width);
-  // Rows [first, first + count), one after the other; both multiples of 8.
+  // Rows [first, first + count), one after the other.
   void Decode(int64_t first, int64_t count, float* out);
 
+  // For who decodes by itself: makes scales() and zeros() those of the group that `row` belongs to; whether
+  // they were another's.
+  bool UseGroupOf(int64_t row);
+  const float* scales() const { return scales_.data(); }
+  const float* zeros() const { return zeros_.data(); }
+  int64_t group_rows() const { return group_rows_; }
+
  private:
-  // Scales and zero points of the group that `row` belongs to.
-  void UseGroupOf(int64_t row);
 
   const WeightOperand& w_;
   const int64_t column_;

@@ -204,10 +204,12 @@ std::vector<PlainWeight> EveryWeight() {
        {WeightForm::Gptq(true), WeightForm::Gptq(false), WeightForm::Awq()}) {
     for (const auto& [depth, columns, groups] :
          {std::tuple<int64_t, int64_t, int64_t>{256, 72, 8}, {256, 136, 4}, {256, 200, 2}, {128, 64, 1},
-          {40, 8, 5}, {16, 2056, 2}}) {
+          {40, 8, 5}, {16, 2056, 2}, {256, 2304, 2}}) {
       all.push_back(RandomWeight(form, ElementType::kI32, depth, columns, groups, ++seed));
     }
   }
+  // Rows of AWQ words are of any number.
+  all.push_back(RandomWeight(WeightForm::Awq(), ElementType::kI32, 21, 256, 3, ++seed));
   return all;
 }
 

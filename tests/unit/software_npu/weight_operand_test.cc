@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <string>
@@ -35,7 +36,9 @@ TEST(WeightOperandTest, DecodesToTheNumbersOfAPlainLoop) {
     } else {
       const WeightOperand operand = w.Operand();
       WordDecoder words(operand, 0, w.columns);
-      for (int64_t k = 0; k < w.rows; k += 8) words.Decode(k, 8, out.data() + k * w.columns);
+      for (int64_t k = 0; k < w.rows; k += 8) {
+        words.Decode(k, std::min<int64_t>(8, w.rows - k), out.data() + k * w.columns);
+      }
     }
     ExpectSameBits(out, w.numbers, w.ToString());
   }
