@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "npubank/lazy_tensor/kernels/convert.h"
@@ -57,9 +58,10 @@ void DequantizeChunk(const QuantizedRun& run, size_t start, const typename From:
   const F32 d;
   const size_t position = run.first + start;
   if (run.group >= kMaxLanes) {  // a scale serves whole vectors
-    for (size_t i = 0; i < count;) {
-      const size_t number = (position + i) / run.group;
-      const size_t length = std::min(count - i, (number + 1) * run.group - position - i);
+    size_t number = position / run.group;  // a division for each group would cost as much as a small one
+    size_t left = run.group - position % run.group;
+    for (size_t i = 0; i < count; ++number, left = run.group) {
+      const size_t length = std::min(count - i, left);
       const VF scale = hn::Set(d, run.scales[number]);
       const VF zero = hn::Set(d, run.zeros != nullptr ? run.zeros[number] : 0.0f);
       Run<From, To>(weights + i, out + i, length,
@@ -75,6 +77,19 @@ void DequantizeChunk(const QuantizedRun& run, size_t start, const typename From:
   });
 }
 
+// Nibbles as signed bytes, a word of eight at a time: (n ^ 8) - 8, where no borrow passes between bytes. Up to
+// seven beyond `count` are changed too.
+void Sign(uint8_t* nibbles, size_t count) {
+  constexpr uint64_t kEights = 0x0808080808080808;
+  constexpr uint64_t kSigns = 0x8080808080808080;
+  for (size_t i = 0; i < count; i += 8) {
+    uint64_t word;
+    std::memcpy(&word, nibbles + i, 8);
+    word = (((word ^ kEights) | kSigns) - kEights) ^ kSigns;
+    std::memcpy(nibbles + i, &word, 8);
+  }
+}
+
 // The chunk that starts at `start`, whatever its weights are.
 template <class To>
 void DequantizeTo(const QuantizedRun& run, size_t start, typename To::T* out, size_t count,
@@ -84,6 +99,12 @@ void DequantizeTo(const QuantizedRun& run, size_t start, typename To::T* out, si
     case ElementType::kU4:
       SpreadNibbles(bytes + start / 2, (count + 1) / 2, room.nibbles);
       return DequantizeChunk<AsU8, To>(run, start, room.nibbles, out, count, room);
+    case ElementType::kI4: {
+      SpreadNibbles(bytes + start / 2, (count + 1) / 2, room.nibbles);
+      Sign(room.nibbles, count);
+      return DequantizeChunk<AsI8, To>(run, start, reinterpret_cast<int8_t*>(room.nibbles), out,
+                                       count, room);
+    }
     case ElementType::kU8:
       return DequantizeChunk<AsU8, To>(run, start, bytes + start, out, count, room);
     case ElementType::kI8:

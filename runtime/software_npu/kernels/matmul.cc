@@ -394,17 +394,20 @@ namespace {
 
 // A multiple of every vector's length, so that where strips meet changes no sum.
 constexpr int64_t kStripStep = 64;
+constexpr int64_t kWordStripStep = 128;  // 16 words of eight
 constexpr int64_t kMostRowStrip = 2048;
 constexpr int64_t kBlockStrip = 128;
 constexpr int64_t kStripsPerThread = 4;
 // Below this many multiplications a second thread costs more than it brings.
 constexpr int64_t kWorthSharing = 1 << 15;
 
-// How wide the strips are that threads take, in columns.
+// How wide the strips are that threads take, in columns: whole vectors of AWQ's words where there are any.
 int64_t StripWidth(const MatMulOperands& m, int64_t most) {
+  const bool words = m.parts != nullptr && !m.parts->form.by_rows();
+  const int64_t step = words ? kWordStripStep : kStripStep;
   const int64_t shares = kStripsPerThread * WorkerPool::Get().threads();
   const int64_t even = (m.columns + shares - 1) / shares;
-  return std::min(most, AlignUp(even, kStripStep));
+  return std::min(most, AlignUp(even, step));
 }
 
 template <class Strip>

@@ -81,6 +81,8 @@ BENCHMARK_CAPTURE(RunParts, Q4_K, WeightForm::Blocks(kernels::BlockFormat::kQ4_K
     ->Apply(Shapes);
 BENCHMARK_CAPTURE(RunParts, U4_planes, WeightForm::Planes(WeightForm::Offset::kZero), ElementType::kU4)
     ->Apply(Shapes);
+BENCHMARK_CAPTURE(RunParts, I4_planes, WeightForm::Planes(WeightForm::Offset::kNone), ElementType::kI4)
+    ->Apply(Shapes);
 BENCHMARK_CAPTURE(RunParts, GPTQ, WeightForm::Gptq(true), ElementType::kI32)->Apply(Shapes);
 BENCHMARK_CAPTURE(RunParts, AWQ, WeightForm::Awq(), ElementType::kI32)->Apply(Shapes);
 
