@@ -280,9 +280,10 @@ bool CacheFile::OrderChanged() const {
     end = std::max(end, cached.offset + cached.bytes);
   }
   if (!Fits(end, entries_.size())) return true;
-  return absl::c_any_of(entries_, [&](const auto& entry) {
-    return entry.second.last_used < latest && used_.contains(entry.first);
-  });
+  for (const auto& [digest, cached] : entries_) {
+    if (cached.last_used < latest && used_.contains(digest)) return true;
+  }
+  return false;
 }
 
 absl::StatusOr<std::shared_ptr<CacheFile::Draft>> CacheFile::TakeDraft() {
