@@ -1,5 +1,5 @@
 // DeviceTraits: what the compiler must know of a device: which functions it has over weights as they
-// are stored, how its arguments are aligned, and whether it imports.
+// are stored, and how its arguments are aligned.
 //
 //   DeviceTraits traits;                 // the software NPU's
 //   traits.functions = {{OpKind::kMatMul, {ElementType::kF16}}, ...};
@@ -36,11 +36,6 @@ struct DeviceTraits {
   // at 64 bytes for less. Compile refuses more than kMostArgumentAlignment, a driver's page.
   static constexpr uint64_t kMostArgumentAlignment = 4096;
   uint64_t argument_alignment = 64;
-
-  // Pages of a file can be arguments where they are, so that a weight kept as it is stored costs no
-  // copy. Nothing is chosen by it yet: weight formats are the caller's to name. A format that picks
-  // itself, tensor by tensor, will ask.
-  bool imports = true;
 
   // `element` is the first part's.
   bool Has(OpKind kind, const WeightForm& form, ElementType element) const;

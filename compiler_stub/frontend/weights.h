@@ -44,7 +44,7 @@ class Weights {
 
   // Of a MatMul from `in` to `out` numbers.
   absl::StatusOr<OperandWeight> Matrix(absl::string_view name, int64_t out, int64_t in) const;
-  // Rows that are looked up, and that the head may use as its matrix as well: never turned.
+  // Rows that are looked up, and that the head may use as its matrix as well: never transposed.
   absl::StatusOr<OperandWeight> Table(absl::string_view name, int64_t rows, int64_t columns,
                                       bool is_head) const;
   absl::StatusOr<OperandWeight> Norm(absl::string_view name, int64_t size) const;
