@@ -74,6 +74,8 @@ void AddMappings(Inventory& inventory) {
     if (fields.size() <= kFieldsBeforePath) continue;
     const std::string path(absl::StripAsciiWhitespace(fields[kFieldsBeforePath]));
     if (!absl::StartsWith(path, "/")) continue;  // memfds begin with it as well
+    // ThreadSanitizer's shadow of constants, which it maps and unmaps as it likes.
+    if (absl::StrContains(path, "/tsan.rodata.")) continue;
     const std::vector<absl::string_view> ends = absl::StrSplit(fields[0], '-');
     uint64_t begin = 0, end = 0;
     if (ends.size() != 2 || !absl::SimpleHexAtoi(ends[0], &begin) ||

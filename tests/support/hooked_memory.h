@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "npubank/bank/host_memory.h"
+#include "npubank/lazy_tensor/base/mutex.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -25,7 +26,8 @@ class HookedMemory final : public DeviceMemory {
 
   bool imports = false;
   std::function<void()> before_free;
-  std::vector<std::vector<ImportRange>> planned_imports;  // a load each
+  // A load each. Read when no load is under way.
+  std::vector<std::vector<ImportRange>> planned_imports;
 
   void InjectFault(HostMemory::Fault fault) { memory_.InjectFault(fault); }
 
@@ -43,6 +45,7 @@ class HookedMemory final : public DeviceMemory {
   DeviceMemoryTraits traits() const override { return {.imports = imports}; }
   bool CanImport(const Source&, uint64_t, uint64_t) const override { return imports; }
   std::unique_ptr<ImportPlan> PlanImports(absl::Span<const ImportRange> ranges) override {
+    MutexLock lock(mutex_);
     planned_imports.emplace_back(ranges.begin(), ranges.end());
     return nullptr;
   }
@@ -96,6 +99,7 @@ class HookedMemory final : public DeviceMemory {
   };
 
   HostMemory memory_;
+  Mutex mutex_;  // of planned_imports
   std::shared_ptr<uint64_t> imported_bytes_ = std::make_shared<uint64_t>(0);
 };
 
