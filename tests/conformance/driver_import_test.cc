@@ -263,21 +263,35 @@ TEST_F(ImportTest, AnImportNeverCopiesSharedPages) {
 }
 
 // The fastest of many: the others waited for somebody else.
-TEST_F(ImportTest, AnImportTakesLessThanTenMicroseconds) {
-  NPUBANK_NEEDS_SOFTWARE_NPU();
-  const MappedFile file(kPage, PROT_READ, MAP_SHARED);
+template <typename Act>
+double FastestMicroseconds(Act act) {
   double fastest = 1e9;
   for (int i = 0; i < 1000; ++i) {
-    void* out = nullptr;
     const auto start = std::chrono::steady_clock::now();
-    const ze_result_t result = ImportPages(file.data(), kPage, kReadOnly, &out);
+    act();
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
-    ASSERT_EQ(result, ZE_RESULT_SUCCESS);
-    Free(out);
     fastest = std::min(fastest, took.count());
   }
-  std::printf("an import takes %.1f us\n", fastest);
-  EXPECT_LT(fastest, 10);
+  return fastest;
+}
+
+// Beside what the kernel takes to map a page and unmap it, about a microsecond: so neither a slow machine nor a
+// checker makes it fail, and reading the process's maps more than once does.
+TEST_F(ImportTest, AnImportTakesNoMoreThanTenMappingsOfAPage) {
+  NPUBANK_NEEDS_SOFTWARE_NPU();
+  const MappedFile file(kPage, PROT_READ, MAP_SHARED);
+  const double import = FastestMicroseconds([&] {
+    void* out = nullptr;
+    ASSERT_EQ(ImportPages(file.data(), kPage, kReadOnly, &out), ZE_RESULT_SUCCESS);
+    Free(out);
+  });
+  const double mapping = FastestMicroseconds([] {
+    void* const page = mmap(nullptr, kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(page, MAP_FAILED);
+    munmap(page, kPage);
+  });
+  std::printf("an import and its end take %.1f us, %.1f mappings of a page\n", import, import / mapping);
+  EXPECT_LT(import, 10 * mapping);
 }
 
 TEST_F(ImportTest, MemoryThatIsNotThereIsOutOfDeviceMemory) {
