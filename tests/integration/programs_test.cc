@@ -533,6 +533,9 @@ TEST_F(ProgramsTest, ASystemWithoutAThreadToGiveEndsNoProgramWithoutAWord) {
       RunProgram({"/bin/sh", "-c", "ulimit -s 700000000000 && exec \"$0\" \"$@\"", kBankRun,
                   "--device", "software", "--model", model_.folder(), "--tokens", "1"});
   if (result.error.find("ulimit") != std::string::npos) GTEST_SKIP() << result.error;
+  // Under such a limit the kernel places mappings elsewhere, and ThreadSanitizer's own finds no room.
+  if (result.error.find("unexpected memory mapping") != std::string::npos)
+    GTEST_SKIP() << "not under this checker: " << result.error;
   EXPECT_THAT(result.exit_status, AnyOf(0, 1)) << result.error;
   EXPECT_THAT(result.error, Not(HasSubstr("terminate")));
 }
