@@ -25,8 +25,8 @@
 #include "npubank/bank/device_memory.h"
 #include "npubank/bank/files/cache_file.h"
 #include "npubank/lazy_tensor/base/parallel.h"
-#include "npubank/lazy_tensor/recipe.h"
-#include "npubank/lazy_tensor/recipe_list.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe_list.h"
 
 namespace npubank {
 

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/content.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/lazy_tensor/recipe_list.h"
+#include "npubank/lazy_tensor/recipe/recipe_list.h"
 
 namespace npubank {
 namespace {

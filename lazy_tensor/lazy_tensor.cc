@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/mutex.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/lazy_tensor/recipe.h"
-#include "npubank/lazy_tensor/recipe_list.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe_list.h"
 #include "npubank/lazy_tensor/sources/source_index.h"
 
 namespace npubank {

@@ -7,7 +7,7 @@
 //   weight.uid();       // the same in every process
 //   weight.Detach();    // lets go of the file; uid, digest and type stay
 //
-// A tensor of a compiled submodel is only described: an encoded recipe over an index (recipe_list.h). It
+// A tensor of a compiled submodel is only described: an encoded recipe over an index (recipe/recipe_list.h). It
 // has uid, digest and type as any other, holds no source and opens no file; its recipe is made when
 // somebody evaluates it or builds on it.
 //
@@ -36,11 +36,11 @@
 
 namespace npubank {
 
-class Recipe;                       // recipe.h
+class Recipe;                       // recipe/recipe.h
 class Source;                       // sources/source.h
 class SourceIndex;                  // sources/source_index.h
-enum class NibbleLayout : uint8_t;  // recipe_op.h
-struct Description;                 // recipe_list.h
+enum class NibbleLayout : uint8_t;  // recipe/recipe_op.h
+struct Description;                 // recipe/recipe_list.h
 
 class LazyTensor {
  public:
@@ -61,7 +61,7 @@ class LazyTensor {
   absl::StatusOr<LazyTensor> Reshape(absl::Span<const int64_t> dims) const;
   absl::StatusOr<LazyTensor> Permute(absl::Span<const int> order) const;
 
-  // What computes values; recipe.h has the rules of each.
+  // What computes values; recipe/recipe.h has the rules of each.
   absl::StatusOr<LazyTensor> Convert(ElementType to) const;
   // (this - zero) * scale; `zero` may be null.
   absl::StatusOr<LazyTensor> Unpack(const LazyTensor& scale, const LazyTensor* zero,
@@ -76,7 +76,7 @@ class LazyTensor {
 
   const TensorType& type() const;
   const Digest& digest() const;
-  // What is checked beside the digest and is not part of it (recipe_op.h).
+  // What is checked beside the digest and is not part of it (recipe/recipe_op.h).
   const Digest& stamp() const;
   Uid uid() const;
 

@@ -19,8 +19,8 @@
 #include "npubank/lazy_tensor/base/mutex.h"
 #include "npubank/lazy_tensor/digest.h"
 #include "npubank/lazy_tensor/lazy_tensor.h"
-#include "npubank/lazy_tensor/recipe.h"
-#include "npubank/lazy_tensor/recipe_list.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe_list.h"
 #include "npubank/lazy_tensor/shape.h"
 
 namespace npubank {

@@ -29,7 +29,7 @@
 #include "npubank/bank/books/entry.h"
 #include "npubank/bank/device_memory.h"
 #include "npubank/bank/lease.h"
-#include "npubank/lazy_tensor/recipe_list.h"
+#include "npubank/lazy_tensor/recipe/recipe_list.h"
 
 namespace npubank {
 

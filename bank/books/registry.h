@@ -22,7 +22,7 @@
 #include "npubank/bank/books/results.h"
 #include "npubank/bank/owner.h"
 #include "npubank/lazy_tensor/lazy_tensor.h"
-#include "npubank/lazy_tensor/recipe_list.h"
+#include "npubank/lazy_tensor/recipe/recipe_list.h"
 
 namespace npubank {
 

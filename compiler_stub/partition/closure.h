@@ -19,7 +19,7 @@
 #include "npubank/compiler_stub/blob/submodel_blob.h"
 #include "npubank/compiler_stub/frontend/graph.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/lazy_tensor/recipe_codec.h"
+#include "npubank/lazy_tensor/recipe/recipe_codec.h"
 
 namespace npubank {
 

@@ -15,7 +15,7 @@
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/evaluation/box.h"
 #include "npubank/lazy_tensor/evaluation/produce.h"
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 
 namespace npubank {
 namespace {

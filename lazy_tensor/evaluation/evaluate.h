@@ -24,7 +24,7 @@
 
 namespace npubank {
 
-class Recipe;   // lazy_tensor/recipe.h
+class Recipe;   // lazy_tensor/recipe/recipe.h
 class Workers;  // lazy_tensor/base/parallel.h
 
 struct EvaluateOptions {

@@ -31,7 +31,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/evaluation/box.h"
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 
 namespace npubank {
 

@@ -17,7 +17,7 @@
 #include "npubank/lazy_tensor/formats/json.h"
 #include "npubank/lazy_tensor/formats/json_fields.h"
 #include "npubank/lazy_tensor/formats/network_names.h"
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 
 namespace npubank {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/lazy_tensor/recipe_op.h"
+#include "npubank/lazy_tensor/recipe/recipe_op.h"
 
 namespace npubank {
 namespace {

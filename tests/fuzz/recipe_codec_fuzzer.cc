@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
-#include "npubank/lazy_tensor/recipe_codec.h"
-#include "npubank/lazy_tensor/recipe_list.h"
+#include "npubank/lazy_tensor/recipe/recipe_codec.h"
+#include "npubank/lazy_tensor/recipe/recipe_list.h"
 #include "npubank/lazy_tensor/sources/source_index.h"
 
 namespace npubank {

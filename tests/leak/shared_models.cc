@@ -11,7 +11,7 @@
 #include "npubank/bank/books/audit.h"
 #include "npubank/bank/files/snapshot.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/lazy_tensor/sources/source_index.h"
 #include "npubank/tests/support/scripted_source.h"

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/lazy_tensor/sources/source_index.h"
 
 namespace npubank {

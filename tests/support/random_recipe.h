@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/tests/support/temporary_file.h"
 
 namespace npubank::testing {

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 
 namespace npubank::testing {
 

@@ -25,7 +25,7 @@
 #include "npubank/lazy_tensor/base/align.h"
 #include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/lazy_tensor/sources/source.h"
 #include "npubank/tools/terminal/standard_streams.h"
 

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/compiler_stub/blob/function_check.h"
 #include "npubank/compiler_stub/blob/submodel_blob.h"
-#include "npubank/lazy_tensor/recipe_list.h"
+#include "npubank/lazy_tensor/recipe/recipe_list.h"
 #include "npubank/tests/unit/compiler/reference_run.h"
 #include "npubank/tools/benchmarks/fake_model.h"
 

@@ -8,7 +8,7 @@
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/unit/formats/test_files.h"

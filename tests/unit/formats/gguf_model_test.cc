@@ -9,7 +9,7 @@
 #include "gtest/gtest.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/formats/vocabulary.h"
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/unit/formats/gguf_builder.h"
 #include "npubank/tests/unit/formats/test_files.h"

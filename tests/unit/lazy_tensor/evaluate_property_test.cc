@@ -9,7 +9,7 @@
 
 #include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/tests/support/random_recipe.h"
 #include "npubank/tests/support/reference_evaluate.h"
 

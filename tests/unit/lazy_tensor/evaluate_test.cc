@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "npubank/lazy_tensor/base/parallel.h"
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/tests/support/fake_source.h"
 #include "npubank/tests/support/reference_evaluate.h"
 #include "npubank/tests/support/temporary_file.h"

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/tests/support/random_recipe.h"
 #include "npubank/tests/support/reference_evaluate.h"

@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/recipe_codec.h"
+#include "npubank/lazy_tensor/recipe/recipe_codec.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/lazy_tensor.h"
-#include "npubank/lazy_tensor/recipe_generated.h"
-#include "npubank/lazy_tensor/recipe_list.h"
+#include "npubank/lazy_tensor/recipe/recipe_generated.h"
+#include "npubank/lazy_tensor/recipe/recipe_list.h"
 #include "npubank/tests/support/constants_index.h"
 #include "npubank/tests/support/fake_source.h"
 #include "npubank/tests/support/random_recipe.h"

@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 
 #include <gtest/gtest.h>
 

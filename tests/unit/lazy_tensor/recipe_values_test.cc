@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 
 namespace npubank {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "npubank/compiler_stub/compile.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
-#include "npubank/lazy_tensor/recipe_list.h"
+#include "npubank/lazy_tensor/recipe/recipe_list.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/runtime/session.h"
 #include "npubank/tests/support/npu_fixture.h"

@@ -15,7 +15,7 @@
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/formats/safetensors.h"
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/tests/unit/formats/test_files.h"
 
 namespace npubank {

@@ -6,8 +6,8 @@
 //   DescribeOperation(PermuteOp{{1, 0}}, type);                     // "permute(1,0)"
 //
 // Threads: values and pure functions.
-#ifndef NPUBANK_LAZY_TENSOR_RECIPE_OP_H_
-#define NPUBANK_LAZY_TENSOR_RECIPE_OP_H_
+#ifndef NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_OP_H_
+#define NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_OP_H_
 
 #include <cstdint>
 #include <memory>
@@ -105,4 +105,4 @@ std::string DescribeOperation(const RecipeOp& op, const TensorType& type);
 
 }  // namespace npubank
 
-#endif  // NPUBANK_LAZY_TENSOR_RECIPE_OP_H_
+#endif  // NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_OP_H_

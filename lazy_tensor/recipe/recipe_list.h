@@ -15,8 +15,8 @@
 // Errors: InvalidArgument for a list that is damaged or does not fit the index, naming file or tensor:
 // compile the model again; NotFound for a tensor that the index does not have. Make: those of
 // SourceIndex::Open; InvalidArgument where what is written is no recipe, naming the step.
-#ifndef NPUBANK_LAZY_TENSOR_RECIPE_LIST_H_
-#define NPUBANK_LAZY_TENSOR_RECIPE_LIST_H_
+#ifndef NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_LIST_H_
+#define NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_LIST_H_
 
 #include <cstdint>
 #include <memory>
@@ -28,8 +28,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "npubank/lazy_tensor/digest.h"
-#include "npubank/lazy_tensor/recipe.h"
-#include "npubank/lazy_tensor/recipe_codec.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe_codec.h"
 #include "npubank/lazy_tensor/shape.h"
 
 namespace npubank {
@@ -107,4 +107,4 @@ struct Description {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_LAZY_TENSOR_RECIPE_LIST_H_
+#endif  // NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_LIST_H_

@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/kernels/convert.h"
-#include "npubank/lazy_tensor/recipe_internal.h"
+#include "npubank/lazy_tensor/recipe/recipe_internal.h"
 
 namespace npubank {
 namespace {

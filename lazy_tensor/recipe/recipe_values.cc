@@ -6,8 +6,8 @@
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/kernels/convert.h"
 #include "npubank/lazy_tensor/kernels/dequantize.h"
-#include "npubank/lazy_tensor/recipe.h"
-#include "npubank/lazy_tensor/recipe_internal.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe_internal.h"
 
 namespace npubank {
 namespace {

@@ -13,8 +13,8 @@
 //
 // Errors: InvalidArgument for a recipe that is null, or too large (the kMax constants), and for a
 // constant without a name. Threads: a pure function.
-#ifndef NPUBANK_LAZY_TENSOR_RECIPE_CODEC_H_
-#define NPUBANK_LAZY_TENSOR_RECIPE_CODEC_H_
+#ifndef NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_CODEC_H_
+#define NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_CODEC_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -24,8 +24,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "npubank/lazy_tensor/recipe.h"
-#include "npubank/lazy_tensor/recipe_op.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe_op.h"
 
 namespace npubank {
 
@@ -74,4 +74,4 @@ class EncodedRecipes {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_LAZY_TENSOR_RECIPE_CODEC_H_
+#endif  // NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_CODEC_H_

@@ -1,6 +1,6 @@
 // What the makers and the readers of recipes share. Internal to recipe*.cc.
-#ifndef NPUBANK_LAZY_TENSOR_RECIPE_INTERNAL_H_
-#define NPUBANK_LAZY_TENSOR_RECIPE_INTERNAL_H_
+#ifndef NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_INTERNAL_H_
+#define NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_INTERNAL_H_
 
 #include <cstddef>
 #include <string>
@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "npubank/lazy_tensor/recipe.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
 
 namespace npubank::internal {
 
@@ -47,4 +47,4 @@ inline std::string Shortened(std::string text) {
 
 }  // namespace npubank::internal
 
-#endif  // NPUBANK_LAZY_TENSOR_RECIPE_INTERNAL_H_
+#endif  // NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_INTERNAL_H_

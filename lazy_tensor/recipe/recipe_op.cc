@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/recipe_op.h"
+#include "npubank/lazy_tensor/recipe/recipe_op.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

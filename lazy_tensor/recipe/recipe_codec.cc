@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/recipe_codec.h"
+#include "npubank/lazy_tensor/recipe/recipe_codec.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/flatbuffer.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/lazy_tensor/recipe_generated.h"
+#include "npubank/lazy_tensor/recipe/recipe_generated.h"
 
 namespace npubank {
 namespace {

@@ -16,8 +16,8 @@
 // that do not fit. Depth is at most kMaxDepth, so that walking and dropping a recipe cannot exhaust
 // the stack; one element is made from at most kMaxOperands elements of leaves, so that an Unpack
 // whose scale is an Unpack whose scale ... cannot take forever to evaluate.
-#ifndef NPUBANK_LAZY_TENSOR_RECIPE_H_
-#define NPUBANK_LAZY_TENSOR_RECIPE_H_
+#ifndef NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_H_
+#define NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_H_
 
 #include <cstdint>
 #include <memory>
@@ -30,7 +30,7 @@
 #include "npubank/lazy_tensor/digest.h"
 #include "npubank/lazy_tensor/kernels/block_planes.h"
 #include "npubank/lazy_tensor/kernels/blocks.h"
-#include "npubank/lazy_tensor/recipe_op.h"
+#include "npubank/lazy_tensor/recipe/recipe_op.h"
 #include "npubank/lazy_tensor/shape.h"
 #include "npubank/lazy_tensor/sources/source.h"
 
@@ -108,4 +108,4 @@ class Recipe {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_LAZY_TENSOR_RECIPE_H_
+#endif  // NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_H_

@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/recipe_list.h"
+#include "npubank/lazy_tensor/recipe/recipe_list.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/lazy_tensor/recipe_internal.h"
+#include "npubank/lazy_tensor/recipe/recipe_internal.h"
 #include "npubank/lazy_tensor/sources/source_index.h"
 
 namespace npubank {
