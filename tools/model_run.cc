@@ -9,7 +9,7 @@
 #include "npubank/lazy_tensor/base/atomic_file.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
-#include "npubank/lazy_tensor/formats/vocabulary.h"
+#include "npubank/lazy_tensor/formats/model/vocabulary.h"
 #include "npubank/tools/terminal/progress_bar.h"
 #include "npubank/tools/terminal/stopwatch.h"
 

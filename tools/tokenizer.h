@@ -26,7 +26,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "npubank/lazy_tensor/formats/vocabulary.h"
+#include "npubank/lazy_tensor/formats/model/vocabulary.h"
 
 namespace npubank {
 

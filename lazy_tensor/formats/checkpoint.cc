@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/lazy_tensor/formats/gguf_model.h"
 #include "npubank/lazy_tensor/formats/json.h"
-#include "npubank/lazy_tensor/formats/network_names.h"
+#include "npubank/lazy_tensor/formats/model/gguf_model.h"
+#include "npubank/lazy_tensor/formats/model/network_names.h"
 #include "npubank/lazy_tensor/formats/open_index.h"
 
 namespace npubank {

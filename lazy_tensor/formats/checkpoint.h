@@ -31,10 +31,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "npubank/lazy_tensor/formats/gguf.h"
-#include "npubank/lazy_tensor/formats/model_config.h"
+#include "npubank/lazy_tensor/formats/model/model_config.h"
+#include "npubank/lazy_tensor/formats/model/vocabulary.h"
 #include "npubank/lazy_tensor/formats/quantization.h"
 #include "npubank/lazy_tensor/formats/stored_weight.h"
-#include "npubank/lazy_tensor/formats/vocabulary.h"
 #include "npubank/lazy_tensor/lazy_tensor.h"
 #include "npubank/lazy_tensor/sources/source_index.h"
 

@@ -16,7 +16,7 @@
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/formats/json.h"
 #include "npubank/lazy_tensor/formats/json_fields.h"
-#include "npubank/lazy_tensor/formats/network_names.h"
+#include "npubank/lazy_tensor/formats/model/network_names.h"
 #include "npubank/lazy_tensor/recipe/recipe.h"
 
 namespace npubank {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "absl/strings/string_view.h"
-#include "npubank/lazy_tensor/formats/model_config.h"
+#include "npubank/lazy_tensor/formats/model/model_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using npubank::ModelConfig;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "npubank/lazy_tensor/formats/gguf.h"
-#include "npubank/lazy_tensor/formats/gguf_model.h"
+#include "npubank/lazy_tensor/formats/model/gguf_model.h"
 #include "npubank/lazy_tensor/sources/source.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "absl/strings/string_view.h"
-#include "npubank/lazy_tensor/formats/vocabulary.h"
+#include "npubank/lazy_tensor/formats/model/vocabulary.h"
 #include "npubank/tools/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

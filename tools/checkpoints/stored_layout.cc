@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/lazy_tensor/formats/model_config.h"
+#include "npubank/lazy_tensor/formats/model/model_config.h"
 
 namespace npubank {
 namespace {

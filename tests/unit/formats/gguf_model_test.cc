@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/formats/gguf_model.h"
+#include "npubank/lazy_tensor/formats/model/gguf_model.h"
 
 #include <cstring>
 #include <string>
@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
-#include "npubank/lazy_tensor/formats/vocabulary.h"
+#include "npubank/lazy_tensor/formats/model/vocabulary.h"
 #include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/unit/formats/gguf_builder.h"

@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/formats/model_config.h"
+#include "npubank/lazy_tensor/formats/model/model_config.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>

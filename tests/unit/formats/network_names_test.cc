@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/formats/network_names.h"
+#include "npubank/lazy_tensor/formats/model/network_names.h"
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
-#include "npubank/lazy_tensor/formats/model_config.h"
+#include "npubank/lazy_tensor/formats/model/model_config.h"
 #include "npubank/lazy_tensor/formats/quantization.h"
 #include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/unit/formats/gguf_builder.h"

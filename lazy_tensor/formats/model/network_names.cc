@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/formats/network_names.h"
+#include "npubank/lazy_tensor/formats/model/network_names.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/json.h"
-#include "npubank/lazy_tensor/formats/llama_names.h"
-#include "npubank/lazy_tensor/formats/model_config.h"
+#include "npubank/lazy_tensor/formats/model/llama_names.h"
+#include "npubank/lazy_tensor/formats/model/model_config.h"
 
 namespace npubank {
 namespace {

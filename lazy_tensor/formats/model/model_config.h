@@ -14,8 +14,8 @@
 // Errors: NotFound when the file is missing; InvalidArgument naming the file and the key for a
 // missing, mistyped or out-of-range value. Every field is bounded when this returns (the kMax
 // constants), so that products of dimensions cannot overflow. Threads: values and pure functions.
-#ifndef NPUBANK_LAZY_TENSOR_FORMATS_MODEL_CONFIG_H_
-#define NPUBANK_LAZY_TENSOR_FORMATS_MODEL_CONFIG_H_
+#ifndef NPUBANK_LAZY_TENSOR_FORMATS_MODEL_MODEL_CONFIG_H_
+#define NPUBANK_LAZY_TENSOR_FORMATS_MODEL_MODEL_CONFIG_H_
 
 #include <cstdint>
 #include <string>
@@ -58,4 +58,4 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& path);
 
 }  // namespace npubank
 
-#endif  // NPUBANK_LAZY_TENSOR_FORMATS_MODEL_CONFIG_H_
+#endif  // NPUBANK_LAZY_TENSOR_FORMATS_MODEL_MODEL_CONFIG_H_

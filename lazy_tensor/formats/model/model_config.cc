@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/formats/model_config.h"
+#include "npubank/lazy_tensor/formats/model/model_config.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -9,9 +9,9 @@
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/json.h"
 #include "npubank/lazy_tensor/formats/json_fields.h"
-#include "npubank/lazy_tensor/formats/llama_names.h"
-#include "npubank/lazy_tensor/formats/network_names.h"
-#include "npubank/lazy_tensor/formats/rope.h"
+#include "npubank/lazy_tensor/formats/model/llama_names.h"
+#include "npubank/lazy_tensor/formats/model/network_names.h"
+#include "npubank/lazy_tensor/formats/model/rope.h"
 
 namespace npubank {
 namespace {

@@ -8,8 +8,8 @@
 // fast ones and blends in between, as in Meta's Llama 3.1 release: slow means a wavelength over
 // original_context / low_freq_factor, fast one under original_context / high_freq_factor.
 // Computed in double, rounded once. Pure.
-#ifndef NPUBANK_LAZY_TENSOR_FORMATS_ROPE_H_
-#define NPUBANK_LAZY_TENSOR_FORMATS_ROPE_H_
+#ifndef NPUBANK_LAZY_TENSOR_FORMATS_MODEL_ROPE_H_
+#define NPUBANK_LAZY_TENSOR_FORMATS_MODEL_ROPE_H_
 
 #include <cstdint>
 #include <vector>
@@ -32,4 +32,4 @@ std::vector<float> RopeFrequencies(int64_t head_dim, double theta, const RopeSca
 
 }  // namespace npubank
 
-#endif  // NPUBANK_LAZY_TENSOR_FORMATS_ROPE_H_
+#endif  // NPUBANK_LAZY_TENSOR_FORMATS_MODEL_ROPE_H_

@@ -8,8 +8,8 @@
 // Errors: NotFound when the file is missing; InvalidArgument naming the file and the id for an
 // entry that is not an object with a string and a finite number, or for too many entries. Threads:
 // values and pure functions.
-#ifndef NPUBANK_LAZY_TENSOR_FORMATS_VOCABULARY_H_
-#define NPUBANK_LAZY_TENSOR_FORMATS_VOCABULARY_H_
+#ifndef NPUBANK_LAZY_TENSOR_FORMATS_MODEL_VOCABULARY_H_
+#define NPUBANK_LAZY_TENSOR_FORMATS_MODEL_VOCABULARY_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -42,4 +42,4 @@ absl::StatusOr<Vocabulary> ReadVocabulary(const std::string& path);
 
 }  // namespace npubank
 
-#endif  // NPUBANK_LAZY_TENSOR_FORMATS_VOCABULARY_H_
+#endif  // NPUBANK_LAZY_TENSOR_FORMATS_MODEL_VOCABULARY_H_

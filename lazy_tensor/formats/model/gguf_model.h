@@ -10,16 +10,16 @@
 // of divisors, rope_freqs.weight, already applied to rope_frequencies here. Errors: InvalidArgument
 // naming the file and the key, as in model_config.h; Unimplemented for a tokenizer that is not
 // SentencePiece's. Threads: pure functions.
-#ifndef NPUBANK_LAZY_TENSOR_FORMATS_GGUF_MODEL_H_
-#define NPUBANK_LAZY_TENSOR_FORMATS_GGUF_MODEL_H_
+#ifndef NPUBANK_LAZY_TENSOR_FORMATS_MODEL_GGUF_MODEL_H_
+#define NPUBANK_LAZY_TENSOR_FORMATS_MODEL_GGUF_MODEL_H_
 
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "npubank/lazy_tensor/formats/gguf.h"
-#include "npubank/lazy_tensor/formats/model_config.h"
-#include "npubank/lazy_tensor/formats/vocabulary.h"
+#include "npubank/lazy_tensor/formats/model/model_config.h"
+#include "npubank/lazy_tensor/formats/model/vocabulary.h"
 #include "npubank/lazy_tensor/sources/source.h"
 
 namespace npubank {
@@ -35,4 +35,4 @@ std::string HuggingFaceName(absl::string_view gguf_name);
 
 }  // namespace npubank
 
-#endif  // NPUBANK_LAZY_TENSOR_FORMATS_GGUF_MODEL_H_
+#endif  // NPUBANK_LAZY_TENSOR_FORMATS_MODEL_GGUF_MODEL_H_

@@ -13,8 +13,8 @@
 // text. The first pattern that matches counts. Private to the formats room. Threads: pure functions.
 // Errors: InvalidArgument naming the file and the name, why it is refused and what to do; of CheckTensor also
 // those of reading a bias.
-#ifndef NPUBANK_LAZY_TENSOR_FORMATS_NETWORK_NAMES_H_
-#define NPUBANK_LAZY_TENSOR_FORMATS_NETWORK_NAMES_H_
+#ifndef NPUBANK_LAZY_TENSOR_FORMATS_MODEL_NETWORK_NAMES_H_
+#define NPUBANK_LAZY_TENSOR_FORMATS_MODEL_NETWORK_NAMES_H_
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -64,4 +64,4 @@ absl::Status CheckTensor(const NameLists& lists, absl::string_view name, const S
 
 }  // namespace npubank
 
-#endif  // NPUBANK_LAZY_TENSOR_FORMATS_NETWORK_NAMES_H_
+#endif  // NPUBANK_LAZY_TENSOR_FORMATS_MODEL_NETWORK_NAMES_H_

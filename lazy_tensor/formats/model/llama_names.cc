@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/formats/llama_names.h"
+#include "npubank/lazy_tensor/formats/model/llama_names.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/formats/gguf_model.h"
+#include "npubank/lazy_tensor/formats/model/gguf_model.h"
 
 #include <bit>
 #include <cmath>
@@ -18,7 +18,7 @@
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/json.h"
-#include "npubank/lazy_tensor/formats/llama_names.h"
+#include "npubank/lazy_tensor/formats/model/llama_names.h"
 
 namespace npubank {
 namespace {

@@ -2,10 +2,10 @@
 //
 // The lists are what published models carry (Llama 1 to 3.2, TinyLlama, SmolLM2, Mistral; GGUF files that
 // llama.cpp's converters wrote), what transformers writes of any model, and what would make another network.
-#ifndef NPUBANK_LAZY_TENSOR_FORMATS_LLAMA_NAMES_H_
-#define NPUBANK_LAZY_TENSOR_FORMATS_LLAMA_NAMES_H_
+#ifndef NPUBANK_LAZY_TENSOR_FORMATS_MODEL_LLAMA_NAMES_H_
+#define NPUBANK_LAZY_TENSOR_FORMATS_MODEL_LLAMA_NAMES_H_
 
-#include "npubank/lazy_tensor/formats/network_names.h"
+#include "npubank/lazy_tensor/formats/model/network_names.h"
 
 namespace npubank {
 
@@ -19,4 +19,4 @@ const NameLists& RopeNames();
 
 }  // namespace npubank
 
-#endif  // NPUBANK_LAZY_TENSOR_FORMATS_LLAMA_NAMES_H_
+#endif  // NPUBANK_LAZY_TENSOR_FORMATS_MODEL_LLAMA_NAMES_H_

@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/formats/rope.h"
+#include "npubank/lazy_tensor/formats/model/rope.h"
 
 #include <cmath>
 #include <numbers>
