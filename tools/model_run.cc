@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "npubank/lazy_tensor/base/atomic_file.h"
+#include "npubank/lazy_tensor/base/files/atomic_file.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/formats/model/vocabulary.h"

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/files/snapshot_generated.h"
-#include "npubank/lazy_tensor/base/atomic_file.h"
 #include "npubank/lazy_tensor/base/byte_budget.h"
+#include "npubank/lazy_tensor/base/files/atomic_file.h"
 #include "npubank/lazy_tensor/base/flatbuffer.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 

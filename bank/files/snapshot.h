@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "npubank/bank/bank_snapshot.h"
-#include "npubank/lazy_tensor/base/file_seal.h"
+#include "npubank/lazy_tensor/base/files/file_seal.h"
 
 namespace npubank {
 

@@ -26,7 +26,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "npubank/lazy_tensor/base/file_descriptor.h"
+#include "npubank/lazy_tensor/base/files/file_descriptor.h"
 #include "npubank/lazy_tensor/digest.h"
 
 namespace npubank {

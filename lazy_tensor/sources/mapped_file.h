@@ -4,7 +4,7 @@
 //   Use(file->bytes());
 //   if (file->lost()) ...                       // some of what was used was not the file's
 //
-// A page that the file no longer has reads as zeros and is noted (base/lost_pages.h, which says what that
+// A page that the file no longer has reads as zeros and is noted (base/files/lost_pages.h, which says what that
 // means for a program's own SIGBUS handler), so whoever reads goes on, and must ask lost() before using
 // what it made.
 //
@@ -19,7 +19,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
-#include "npubank/lazy_tensor/base/lost_pages.h"
+#include "npubank/lazy_tensor/base/files/lost_pages.h"
 
 namespace npubank {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "npubank/lazy_tensor/base/file_descriptor.h"
+#include "npubank/lazy_tensor/base/files/file_descriptor.h"
 #include "npubank/lazy_tensor/base/mutex.h"
 #include "npubank/lazy_tensor/base/range.h"
 #include "npubank/lazy_tensor/base/status_macros.h"

@@ -22,7 +22,7 @@
 #include "npubank/bank/files/cache_file.h"
 #include "npubank/bank/host_memory.h"
 #include "npubank/bank/testing.h"
-#include "npubank/lazy_tensor/base/file_lock.h"
+#include "npubank/lazy_tensor/base/files/file_lock.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/tests/support/system/file_faults.h"
 #include "npubank/tests/support/system/system_calls.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "npubank/lazy_tensor/base/atomic_file.h"
-#include "npubank/lazy_tensor/base/file_lock.h"
+#include "npubank/lazy_tensor/base/files/atomic_file.h"
+#include "npubank/lazy_tensor/base/files/file_lock.h"
 #include "npubank/tests/support/system/system_calls.h"
 #include "npubank/tests/support/temporary_folder.h"
 

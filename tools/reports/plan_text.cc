@@ -13,7 +13,7 @@
 #include "npubank/compiler_stub/planner/planner.h"
 #include "npubank/compiler_stub/views/plan_view.h"
 #include "npubank/compiler_stub/views/schedule_view.h"
-#include "npubank/lazy_tensor/base/atomic_file.h"
+#include "npubank/lazy_tensor/base/files/atomic_file.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {

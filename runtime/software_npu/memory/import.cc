@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "npubank/lazy_tensor/base/align.h"
-#include "npubank/lazy_tensor/base/lost_pages.h"
+#include "npubank/lazy_tensor/base/files/lost_pages.h"
 #include "npubank/runtime/software_npu/controls/statistics.h"
 #include "npubank/runtime/software_npu/controls/switches.h"
 #include "npubank/runtime/software_npu/memory/address_space.h"

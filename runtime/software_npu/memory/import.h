@@ -15,7 +15,7 @@
 // Shared pages are mapped a second time, and never copied, so they outlive an early munmap by the
 // host and an unlink of their file, as pinned pages do. Private ones are used where they are: when
 // the host has unmapped them, jobs that need them fail. A file that shrinks takes its pages along
-// (base/lost_pages.h): jobs that read them fail, and so does every later one of that import. Until an
+// (base/files/lost_pages.h): jobs that read them fail, and so does every later one of that import. Until an
 // import is freed its addresses must hold nothing else.
 #ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_MEMORY_IMPORT_H_
 #define NPUBANK_RUNTIME_SOFTWARE_NPU_MEMORY_IMPORT_H_

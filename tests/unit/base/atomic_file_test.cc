@@ -1,5 +1,5 @@
 // Files that are complete or not there, and as readable as any other the user writes.
-#include "npubank/lazy_tensor/base/atomic_file.h"
+#include "npubank/lazy_tensor/base/files/atomic_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/base/file_descriptor.h"
+#include "npubank/lazy_tensor/base/files/file_descriptor.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 // starts another program with is closed there (O_CLOEXEC). Threads: reading and writing from any.
 //
 // ReadAt and WriteAt go on after a signal and after a part, until all is done. Errors: SystemError.
-#ifndef NPUBANK_LAZY_TENSOR_BASE_FILE_DESCRIPTOR_H_
-#define NPUBANK_LAZY_TENSOR_BASE_FILE_DESCRIPTOR_H_
+#ifndef NPUBANK_LAZY_TENSOR_BASE_FILES_FILE_DESCRIPTOR_H_
+#define NPUBANK_LAZY_TENSOR_BASE_FILES_FILE_DESCRIPTOR_H_
 
 #include <sys/types.h>
 
@@ -67,4 +67,4 @@ absl::Status WriteAt(const FileDescriptor& file, absl::string_view name, uint64_
 
 }  // namespace npubank
 
-#endif  // NPUBANK_LAZY_TENSOR_BASE_FILE_DESCRIPTOR_H_
+#endif  // NPUBANK_LAZY_TENSOR_BASE_FILES_FILE_DESCRIPTOR_H_

@@ -8,15 +8,15 @@
 // file: the next one takes that, and removes it.
 // Errors: DeadlineExceeded when another had it all the time; InvalidArgument when the path is there
 // and no regular file; else SystemError (file_descriptor.h), as where the file system has no locks.
-#ifndef NPUBANK_LAZY_TENSOR_BASE_FILE_LOCK_H_
-#define NPUBANK_LAZY_TENSOR_BASE_FILE_LOCK_H_
+#ifndef NPUBANK_LAZY_TENSOR_BASE_FILES_FILE_LOCK_H_
+#define NPUBANK_LAZY_TENSOR_BASE_FILES_FILE_LOCK_H_
 
 #include <chrono>
 #include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "npubank/lazy_tensor/base/file_descriptor.h"
+#include "npubank/lazy_tensor/base/files/file_descriptor.h"
 
 namespace npubank {
 
@@ -42,4 +42,4 @@ class FileLock {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_LAZY_TENSOR_BASE_FILE_LOCK_H_
+#endif  // NPUBANK_LAZY_TENSOR_BASE_FILES_FILE_LOCK_H_

@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/base/lost_pages.h"
+#include "npubank/lazy_tensor/base/files/lost_pages.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>

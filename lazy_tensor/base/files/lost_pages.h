@@ -11,8 +11,8 @@
 // file ends the process, as with any mapping.
 // A shared library that links this has a handler of its own, in line with the others.
 // Threads: any. Neither copied nor moved: the object is where its watch is.
-#ifndef NPUBANK_LAZY_TENSOR_BASE_LOST_PAGES_H_
-#define NPUBANK_LAZY_TENSOR_BASE_LOST_PAGES_H_
+#ifndef NPUBANK_LAZY_TENSOR_BASE_FILES_LOST_PAGES_H_
+#define NPUBANK_LAZY_TENSOR_BASE_FILES_LOST_PAGES_H_
 
 #include <cstdint>
 
@@ -34,4 +34,4 @@ class LostPages {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_LAZY_TENSOR_BASE_LOST_PAGES_H_
+#endif  // NPUBANK_LAZY_TENSOR_BASE_FILES_LOST_PAGES_H_

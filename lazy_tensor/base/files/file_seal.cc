@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/base/file_seal.h"
+#include "npubank/lazy_tensor/base/files/file_seal.h"
 
 #include <xxhash.h>
 

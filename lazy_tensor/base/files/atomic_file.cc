@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/base/atomic_file.h"
+#include "npubank/lazy_tensor/base/files/atomic_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "npubank/lazy_tensor/base/file_descriptor.h"
+#include "npubank/lazy_tensor/base/files/file_descriptor.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {

@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/base/file_lock.h"
+#include "npubank/lazy_tensor/base/files/file_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -18,8 +18,8 @@
 // overlap; the rest one at a time.
 // Errors: SystemError (file_descriptor.h), where NotFound and PermissionDenied are about the folder;
 // InvalidArgument for what is not a regular file; PermissionDenied for a link that is not followed.
-#ifndef NPUBANK_LAZY_TENSOR_BASE_ATOMIC_FILE_H_
-#define NPUBANK_LAZY_TENSOR_BASE_ATOMIC_FILE_H_
+#ifndef NPUBANK_LAZY_TENSOR_BASE_FILES_ATOMIC_FILE_H_
+#define NPUBANK_LAZY_TENSOR_BASE_FILES_ATOMIC_FILE_H_
 
 #include <atomic>
 #include <cstddef>
@@ -30,7 +30,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "npubank/lazy_tensor/base/file_descriptor.h"
+#include "npubank/lazy_tensor/base/files/file_descriptor.h"
 
 namespace npubank {
 
@@ -69,4 +69,4 @@ absl::StatusOr<std::string> ReadWholeFile(const std::string& path, uint64_t limi
 
 }  // namespace npubank
 
-#endif  // NPUBANK_LAZY_TENSOR_BASE_ATOMIC_FILE_H_
+#endif  // NPUBANK_LAZY_TENSOR_BASE_FILES_ATOMIC_FILE_H_

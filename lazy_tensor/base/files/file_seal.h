@@ -12,8 +12,8 @@
 // seen. It protects against accidents, not against somebody who means to deceive: what reads the
 // index still bounds everything in it.
 // Errors: InvalidArgument for what is not this kind of file, of another version, or not whole.
-#ifndef NPUBANK_LAZY_TENSOR_BASE_FILE_SEAL_H_
-#define NPUBANK_LAZY_TENSOR_BASE_FILE_SEAL_H_
+#ifndef NPUBANK_LAZY_TENSOR_BASE_FILES_FILE_SEAL_H_
+#define NPUBANK_LAZY_TENSOR_BASE_FILES_FILE_SEAL_H_
 
 #include <cstdint>
 #include <string>
@@ -46,4 +46,4 @@ absl::Status CheckSeal(const FileKind& kind, absl::string_view head, absl::strin
 
 }  // namespace npubank
 
-#endif  // NPUBANK_LAZY_TENSOR_BASE_FILE_SEAL_H_
+#endif  // NPUBANK_LAZY_TENSOR_BASE_FILES_FILE_SEAL_H_
