@@ -12,8 +12,8 @@
 #include "npubank/bank/books/report.h"
 #include "npubank/bank/books/sleepers.h"
 #include "npubank/bank/checked_memory.h"
-#include "npubank/bank/load_walk.h"
-#include "npubank/bank/loader.h"
+#include "npubank/bank/loading/load_walk.h"
+#include "npubank/bank/loading/loader.h"
 #include "npubank/lazy_tensor/base/live_objects.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 

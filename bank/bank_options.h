@@ -29,7 +29,7 @@ struct BankOptions {
   // again finds them. Off: they go back to the device at once.
   bool keep_unowned = false;
   // Tensors with equal bytes share one allocation although their recipes or files differ. Each new
-  // tensor is sampled, and compared in full with those that look like it (bank/content.h).
+  // tensor is sampled, and compared in full with those that look like it (bank/loading/content.h).
   bool share_content = true;
   // Evaluated tensors of earlier runs (bank/files/cache_file.h); Save it when the models are loaded.
   std::shared_ptr<CacheFile> cache = nullptr;

@@ -1,5 +1,5 @@
 // ContentIndex: which tensors on the device may have equal bytes, by their content's hash
-// (bank/content.h): candidates, and no more than that.
+// (bank/loading/content.h): candidates, and no more than that.
 //
 //   index.Add(entry);      // resident, with `content`
 //   index.NotCompared(content, memory, others);  // who must be compared with before publishing

@@ -8,8 +8,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "npubank/bank/content.h"
 #include "npubank/bank/files/cache_generated.h"
+#include "npubank/bank/loading/content.h"
 #include "npubank/lazy_tensor/base/align.h"
 #include "npubank/lazy_tensor/base/files/atomic_file.h"
 #include "npubank/lazy_tensor/base/files/file_lock.h"

@@ -1,4 +1,4 @@
-#include "npubank/bank/content.h"
+#include "npubank/bank/loading/content.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "npubank/bank/evaluator.h"
+#include "npubank/bank/loading/evaluator.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "npubank/bank/content.h"
+#include "npubank/bank/loading/content.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 

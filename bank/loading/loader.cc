@@ -1,4 +1,4 @@
-#include "npubank/bank/loader.h"
+#include "npubank/bank/loading/loader.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "npubank/bank/content.h"
+#include "npubank/bank/loading/content.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/recipe/recipe_list.h"
 

@@ -13,8 +13,8 @@
 // imported needs no room.
 // Errors: whatever the device, the source or the recipe says; nothing stays allocated. Threads:
 // any. Cost: the evaluation.
-#ifndef NPUBANK_BANK_EVALUATOR_H_
-#define NPUBANK_BANK_EVALUATOR_H_
+#ifndef NPUBANK_BANK_LOADING_EVALUATOR_H_
+#define NPUBANK_BANK_LOADING_EVALUATOR_H_
 
 #include <functional>
 #include <memory>
@@ -63,4 +63,4 @@ class Evaluator {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_BANK_EVALUATOR_H_
+#endif  // NPUBANK_BANK_LOADING_EVALUATOR_H_

@@ -12,8 +12,8 @@
 // models. Two that differ in other places only are told apart by the comparison, which ends at
 // their first difference. Reads in place where the host can, else through small buffers.
 // Threads: any. Cost: at most 16 small reads; for SameContent one pass over both.
-#ifndef NPUBANK_BANK_CONTENT_H_
-#define NPUBANK_BANK_CONTENT_H_
+#ifndef NPUBANK_BANK_LOADING_CONTENT_H_
+#define NPUBANK_BANK_LOADING_CONTENT_H_
 
 #include <cstddef>
 #include <memory>
@@ -42,4 +42,4 @@ absl::StatusOr<bool> SameContent(DeviceMemory& device, DeviceAllocation& a, Devi
 
 }  // namespace npubank
 
-#endif  // NPUBANK_BANK_CONTENT_H_
+#endif  // NPUBANK_BANK_LOADING_CONTENT_H_

@@ -8,8 +8,8 @@
 // Admit waits as admission.h says. Errors: whatever the device, the source or the recipe says, in
 // front of it the tensor's name; ResourceExhausted with the largest holders; nothing stays
 // allocated. Threads: any.
-#ifndef NPUBANK_BANK_LOADER_H_
-#define NPUBANK_BANK_LOADER_H_
+#ifndef NPUBANK_BANK_LOADING_LOADER_H_
+#define NPUBANK_BANK_LOADING_LOADER_H_
 
 #include <cstdint>
 #include <functional>
@@ -29,8 +29,8 @@
 #include "npubank/bank/books/departures.h"
 #include "npubank/bank/books/flights.h"
 #include "npubank/bank/device_memory.h"
-#include "npubank/bank/evaluator.h"
 #include "npubank/bank/files/cache_file.h"
+#include "npubank/bank/loading/evaluator.h"
 
 namespace npubank {
 
@@ -104,4 +104,4 @@ class Loader {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_BANK_LOADER_H_
+#endif  // NPUBANK_BANK_LOADING_LOADER_H_

@@ -1,4 +1,4 @@
-#include "npubank/bank/content.h"
+#include "npubank/bank/loading/content.h"
 
 // The state of a hash as a member.
 #define XXH_STATIC_LINKING_ONLY

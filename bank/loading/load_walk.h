@@ -8,8 +8,8 @@
 // The load lasts until the walk goes, and its leases go before it ends, unless they were taken: a
 // load that waits for this one to end finds idle what its caller did not want to keep.
 // Errors and contract: Bank::Load. Threads: one at a time.
-#ifndef NPUBANK_BANK_LOAD_WALK_H_
-#define NPUBANK_BANK_LOAD_WALK_H_
+#ifndef NPUBANK_BANK_LOADING_LOAD_WALK_H_
+#define NPUBANK_BANK_LOADING_LOAD_WALK_H_
 
 #include <cstdint>
 #include <string>
@@ -23,7 +23,7 @@
 #include "npubank/bank/books/registry.h"
 #include "npubank/bank/books/sleepers.h"
 #include "npubank/bank/lease.h"
-#include "npubank/bank/loader.h"
+#include "npubank/bank/loading/loader.h"
 #include "npubank/bank/owner.h"
 
 namespace npubank {
@@ -55,4 +55,4 @@ class LoadWalk {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_BANK_LOAD_WALK_H_
+#endif  // NPUBANK_BANK_LOADING_LOAD_WALK_H_

@@ -1,4 +1,4 @@
-#include "npubank/bank/load_walk.h"
+#include "npubank/bank/loading/load_walk.h"
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
