@@ -7,7 +7,7 @@
 #include "npubank/bank/bank_snapshot.h"
 #include "npubank/bank/books/audit.h"
 #include "npubank/bank/books/books.h"
-#include "npubank/bank/books/departures.h"
+#include "npubank/bank/books/budget/departures.h"
 #include "npubank/bank/books/registry.h"
 #include "npubank/bank/books/report.h"
 #include "npubank/bank/books/sleepers.h"

@@ -20,7 +20,7 @@
 // Room: with a budget, or when the driver has no more memory, idle tensors leave the device: first
 // those nobody owns, then those used longest ago, the cheapest to bring back first; one that is
 // leased, or that cannot be brought back, never does. A load is admitted as a whole before its first
-// evaluation (bank/books/admission.h), waits while other loads may give up the room it needs, and is
+// evaluation (bank/books/budget/admission.h), waits while other loads may give up the room it needs, and is
 // refused when none may: ResourceExhausted, with the load, its sum, the budget and the largest
 // holders. Drop an owner, put one to sleep, or raise the budget.
 #ifndef NPUBANK_BANK_BANK_H_

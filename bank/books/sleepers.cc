@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "absl/container/flat_hash_set.h"
-#include "npubank/bank/books/tensor_group.h"
+#include "npubank/bank/books/budget/tensor_group.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {

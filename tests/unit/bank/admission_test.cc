@@ -1,5 +1,5 @@
 // Which loads may begin on a budget, and what they may take of it.
-#include "npubank/bank/books/admission.h"
+#include "npubank/bank/books/budget/admission.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "npubank/bank/books/eviction.h"
+#include "npubank/bank/books/budget/eviction.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,8 +6,8 @@
 //   }
 //
 // A look at the books, good until their lock is let go.
-#ifndef NPUBANK_BANK_BOOKS_TENSOR_GROUP_H_
-#define NPUBANK_BANK_BOOKS_TENSOR_GROUP_H_
+#ifndef NPUBANK_BANK_BOOKS_BUDGET_TENSOR_GROUP_H_
+#define NPUBANK_BANK_BOOKS_BUDGET_TENSOR_GROUP_H_
 
 #include <cstdint>
 #include <vector>
@@ -38,4 +38,4 @@ std::vector<TensorGroup> GroupsOf(const Books& books) ABSL_EXCLUSIVE_LOCKS_REQUI
 
 }  // namespace npubank
 
-#endif  // NPUBANK_BANK_BOOKS_TENSOR_GROUP_H_
+#endif  // NPUBANK_BANK_BOOKS_BUDGET_TENSOR_GROUP_H_

@@ -6,8 +6,8 @@
 // First what nobody owns any more, then what was used longest ago; among those of one age the
 // cheapest to bring back per byte. No more than needed, and nothing that gives no bytes back. Cost:
 // a sort of the candidates.
-#ifndef NPUBANK_BANK_BOOKS_EVICTION_H_
-#define NPUBANK_BANK_BOOKS_EVICTION_H_
+#ifndef NPUBANK_BANK_BOOKS_BUDGET_EVICTION_H_
+#define NPUBANK_BANK_BOOKS_BUDGET_EVICTION_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -28,4 +28,4 @@ std::vector<size_t> ChooseVictims(const std::vector<EvictionCandidate>& candidat
 
 }  // namespace npubank
 
-#endif  // NPUBANK_BANK_BOOKS_EVICTION_H_
+#endif  // NPUBANK_BANK_BOOKS_BUDGET_EVICTION_H_

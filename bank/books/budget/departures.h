@@ -11,8 +11,8 @@
 // Only what nobody leases and what can come back leaves; eviction.h chooses among it.
 // Threads: every method, from any thread. Cost: a walk over all that is on the device; Await waits for
 // memory to be freed, and for nothing else.
-#ifndef NPUBANK_BANK_BOOKS_DEPARTURES_H_
-#define NPUBANK_BANK_BOOKS_DEPARTURES_H_
+#ifndef NPUBANK_BANK_BOOKS_BUDGET_DEPARTURES_H_
+#define NPUBANK_BANK_BOOKS_BUDGET_DEPARTURES_H_
 
 #include <cstdint>
 #include <memory>
@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "npubank/bank/books/books.h"
-#include "npubank/bank/books/tensor_group.h"
+#include "npubank/bank/books/budget/tensor_group.h"
 
 namespace npubank {
 
@@ -54,4 +54,4 @@ class Departures {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_BANK_BOOKS_DEPARTURES_H_
+#endif  // NPUBANK_BANK_BOOKS_BUDGET_DEPARTURES_H_

@@ -26,8 +26,8 @@
 //
 // Ownership: passes and rooms keep the admission alive. Threads: every method, from any thread; one
 // room by one thread at a time. Cost: a short lock.
-#ifndef NPUBANK_BANK_BOOKS_ADMISSION_H_
-#define NPUBANK_BANK_BOOKS_ADMISSION_H_
+#ifndef NPUBANK_BANK_BOOKS_BUDGET_ADMISSION_H_
+#define NPUBANK_BANK_BOOKS_BUDGET_ADMISSION_H_
 
 #include <cstdint>
 #include <functional>
@@ -119,4 +119,4 @@ class Admission : public std::enable_shared_from_this<Admission> {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_BANK_BOOKS_ADMISSION_H_
+#endif  // NPUBANK_BANK_BOOKS_BUDGET_ADMISSION_H_

@@ -1,4 +1,4 @@
-#include "npubank/bank/books/tensor_group.h"
+#include "npubank/bank/books/budget/tensor_group.h"
 
 #include <algorithm>
 

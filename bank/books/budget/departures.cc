@@ -1,11 +1,11 @@
-#include "npubank/bank/books/departures.h"
+#include "npubank/bank/books/budget/departures.h"
 
 #include <algorithm>
 #include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "npubank/bank/books/eviction.h"
+#include "npubank/bank/books/budget/eviction.h"
 
 namespace npubank {
 

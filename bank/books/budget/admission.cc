@@ -1,4 +1,4 @@
-#include "npubank/bank/books/admission.h"
+#include "npubank/bank/books/budget/admission.h"
 
 #include <algorithm>
 #include <utility>
