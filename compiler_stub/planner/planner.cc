@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "npubank/compiler_stub/planner/antichain.h"
+#include "npubank/compiler_stub/planner/search/antichain.h"
 #include "npubank/compiler_stub/planner/search/conflicts.h"
 #include "npubank/compiler_stub/planner/search/heuristics.h"
 #include "npubank/compiler_stub/planner/search/search.h"

@@ -1,4 +1,4 @@
-#include "npubank/compiler_stub/planner/antichain.h"
+#include "npubank/compiler_stub/planner/search/antichain.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,6 +1,6 @@
 // The lower bound of a problem with parallel pairs. For this room; callers read Plan::lower_bound.
-#ifndef NPUBANK_COMPILER_STUB_PLANNER_ANTICHAIN_H_
-#define NPUBANK_COMPILER_STUB_PLANNER_ANTICHAIN_H_
+#ifndef NPUBANK_COMPILER_STUB_PLANNER_SEARCH_ANTICHAIN_H_
+#define NPUBANK_COMPILER_STUB_PLANNER_SEARCH_ANTICHAIN_H_
 
 #include <cstdint>
 
@@ -24,4 +24,4 @@ int64_t LowerBound(const Problem& problem, TimeLimit& limit);
 
 }  // namespace npubank
 
-#endif  // NPUBANK_COMPILER_STUB_PLANNER_ANTICHAIN_H_
+#endif  // NPUBANK_COMPILER_STUB_PLANNER_SEARCH_ANTICHAIN_H_
