@@ -15,7 +15,7 @@
 #include "npubank/runtime/software_npu/controls/switches.h"
 #include "npubank/runtime/software_npu/device.h"
 #include "npubank/runtime/software_npu/entry.h"
-#include "npubank/runtime/software_npu/graph_table.h"
+#include "npubank/runtime/software_npu/graphs/graph_table.h"
 
 namespace npubank::software_npu {
 namespace {

@@ -10,7 +10,7 @@
 #include "npubank/runtime/software_npu/controls/statistics.h"
 #include "npubank/runtime/software_npu/controls/switches.h"
 #include "npubank/runtime/software_npu/device.h"
-#include "npubank/runtime/software_npu/graph.h"
+#include "npubank/runtime/software_npu/graphs/graph.h"
 #include "npubank/runtime/software_npu/handles.h"
 
 namespace npubank::software_npu {

@@ -1,4 +1,4 @@
-#include "npubank/runtime/software_npu/graph_table.h"
+#include "npubank/runtime/software_npu/graphs/graph_table.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,12 +8,12 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/statusor.h"
-#include "npubank/runtime/software_npu/build_log.h"
 #include "npubank/runtime/software_npu/controls/switches.h"
 #include "npubank/runtime/software_npu/device.h"
 #include "npubank/runtime/software_npu/entry.h"
-#include "npubank/runtime/software_npu/graph.h"
-#include "npubank/runtime/software_npu/graph_arguments.h"
+#include "npubank/runtime/software_npu/graphs/build_log.h"
+#include "npubank/runtime/software_npu/graphs/graph.h"
+#include "npubank/runtime/software_npu/graphs/graph_arguments.h"
 #include "npubank/runtime/software_npu/handles.h"
 #include "npubank/runtime/software_npu/queues/command_list.h"
 

@@ -1,4 +1,4 @@
-#include "npubank/runtime/software_npu/graph.h"
+#include "npubank/runtime/software_npu/graphs/graph.h"
 
 #include <algorithm>
 #include <optional>

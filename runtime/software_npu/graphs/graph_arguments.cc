@@ -1,11 +1,11 @@
-#include "npubank/runtime/software_npu/graph_arguments.h"
+#include "npubank/runtime/software_npu/graphs/graph_arguments.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
 
-#include "npubank/runtime/software_npu/graph.h"
+#include "npubank/runtime/software_npu/graphs/graph.h"
 #include "npubank/runtime/software_npu/handles.h"
 
 namespace npubank::software_npu {

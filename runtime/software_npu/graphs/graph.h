@@ -6,8 +6,8 @@
 // Executing fails (DEVICE_LOST) when memory has gone or may not be written, or when the function
 // itself does (kernels/execute.h).
 // Threads: any.
-#ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPH_H_
-#define NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPH_H_
+#ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPHS_GRAPH_H_
+#define NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPHS_GRAPH_H_
 
 #include <level_zero/ze_api.h>
 
@@ -56,4 +56,4 @@ class Graph {
 
 }  // namespace npubank::software_npu
 
-#endif  // NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPH_H_
+#endif  // NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPHS_GRAPH_H_

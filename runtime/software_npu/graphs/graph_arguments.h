@@ -4,8 +4,8 @@
 //   Untyped(kSureEntry<"pfnGetArgumentProperties2", &GraphGetArgumentProperties2>)
 //
 // Errors: INVALID_NULL_HANDLE for what is no graph, INVALID_ARGUMENT for an index that it does not have.
-#ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPH_ARGUMENTS_H_
-#define NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPH_ARGUMENTS_H_
+#ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPHS_GRAPH_ARGUMENTS_H_
+#define NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPHS_GRAPH_ARGUMENTS_H_
 
 #include <cstdint>
 
@@ -58,4 +58,4 @@ ze_result_t GraphGetArgumentMetadata(level_zero::GraphHandle handle, uint32_t in
 
 }  // namespace npubank::software_npu
 
-#endif  // NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPH_ARGUMENTS_H_
+#endif  // NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPHS_GRAPH_ARGUMENTS_H_

@@ -3,8 +3,8 @@
 // It claims version 1.12, the newest whose every entry it fills: what the later ones want is not known.
 // Nothing is compiled here: a network cannot be queried (UNSUPPORTED_FEATURE), there are no options, and
 // a build log says why a blob was refused, if it was.
-#ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPH_TABLE_H_
-#define NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPH_TABLE_H_
+#ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPHS_GRAPH_TABLE_H_
+#define NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPHS_GRAPH_TABLE_H_
 
 #include <cstdint>
 
@@ -37,4 +37,4 @@ const level_zero::GraphExtension& GetGraphExtension();
 
 }  // namespace npubank::software_npu
 
-#endif  // NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPH_TABLE_H_
+#endif  // NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPHS_GRAPH_TABLE_H_

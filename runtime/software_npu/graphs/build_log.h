@@ -2,8 +2,8 @@
 // context.
 //
 //   TellText(log->text, size, buffer);     // as every entry of the graph extension tells a text
-#ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_BUILD_LOG_H_
-#define NPUBANK_RUNTIME_SOFTWARE_NPU_BUILD_LOG_H_
+#ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPHS_BUILD_LOG_H_
+#define NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPHS_BUILD_LOG_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -39,4 +39,4 @@ ze_result_t TellText(const std::string& text, Size* size, char* out) {
 
 }  // namespace npubank::software_npu
 
-#endif  // NPUBANK_RUNTIME_SOFTWARE_NPU_BUILD_LOG_H_
+#endif  // NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPHS_BUILD_LOG_H_
