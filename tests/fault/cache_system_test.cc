@@ -27,7 +27,7 @@
 #include "npubank/tests/support/system/file_faults.h"
 #include "npubank/tests/support/system/system_calls.h"
 #include "npubank/tests/support/temporary_folder.h"
-#include "npubank/tests/support/test_weights.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 namespace {

@@ -24,7 +24,7 @@
 #include "npubank/tests/support/driver_statistics.h"
 #include "npubank/tests/support/npu_switches.h"
 #include "npubank/tests/support/test_model.h"
-#include "npubank/tests/support/test_weights.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 namespace {

@@ -19,7 +19,7 @@
 #include "npubank/bank/bank.h"
 #include "npubank/bank/device_memory.h"
 #include "npubank/bank/testing.h"
-#include "npubank/tests/support/test_weights.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 

@@ -18,9 +18,9 @@
 #include "npubank/bank/host_memory.h"
 #include "npubank/bank/testing.h"
 #include "npubank/lazy_tensor/sources/source_index.h"
-#include "npubank/tests/support/scripted_source.h"
-#include "npubank/tests/support/test_weights.h"
 #include "npubank/tests/support/turns.h"
+#include "npubank/tests/support/weights/scripted_source.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 namespace {

@@ -15,8 +15,8 @@
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/lazy_tensor/sources/source_index.h"
 #include "npubank/lazy_tensor/sources/source_opener.h"
-#include "npubank/tests/support/scripted_source.h"
-#include "npubank/tests/support/test_weights.h"
+#include "npubank/tests/support/weights/scripted_source.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 namespace {

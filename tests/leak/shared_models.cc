@@ -14,7 +14,7 @@
 #include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/lazy_tensor/sources/source_index.h"
-#include "npubank/tests/support/scripted_source.h"
+#include "npubank/tests/support/weights/scripted_source.h"
 
 namespace npubank {
 namespace {

@@ -5,7 +5,7 @@
 #include "npubank/bank/books/audit.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/tests/leak/leak_test.h"
-#include "npubank/tests/support/scripted_source.h"
+#include "npubank/tests/support/weights/scripted_source.h"
 
 namespace npubank {
 namespace {

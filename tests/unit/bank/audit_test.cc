@@ -11,8 +11,8 @@
 #include "npubank/bank/bank.h"
 #include "npubank/bank/host_memory.h"
 #include "npubank/tests/support/hooked_memory.h"
-#include "npubank/tests/support/scripted_source.h"
-#include "npubank/tests/support/test_weights.h"
+#include "npubank/tests/support/weights/scripted_source.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 namespace {

@@ -14,8 +14,8 @@
 #include "npubank/bank/host_memory.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/sources/retention.h"
-#include "npubank/tests/support/scripted_source.h"
-#include "npubank/tests/support/test_weights.h"
+#include "npubank/tests/support/weights/scripted_source.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 namespace {

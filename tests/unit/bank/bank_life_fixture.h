@@ -15,7 +15,7 @@
 #include "npubank/bank/books/audit.h"
 #include "npubank/bank/host_memory.h"
 #include "npubank/lazy_tensor/sources/retention.h"
-#include "npubank/tests/support/test_weights.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 

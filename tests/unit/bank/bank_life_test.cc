@@ -14,8 +14,8 @@
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/sources/source_index.h"
 #include "npubank/tests/support/hooked_memory.h"
-#include "npubank/tests/support/scripted_source.h"
 #include "npubank/tests/support/temporary_folder.h"
+#include "npubank/tests/support/weights/scripted_source.h"
 #include "npubank/tests/unit/bank/bank_life_fixture.h"
 
 namespace npubank {

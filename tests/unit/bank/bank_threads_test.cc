@@ -22,9 +22,9 @@
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/tests/support/gate.h"
 #include "npubank/tests/support/hooked_memory.h"
-#include "npubank/tests/support/scripted_source.h"
 #include "npubank/tests/support/temporary_folder.h"
-#include "npubank/tests/support/test_weights.h"
+#include "npubank/tests/support/weights/scripted_source.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 namespace {

@@ -22,7 +22,7 @@
 #include "npubank/bank/host_memory.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/tests/support/temporary_folder.h"
-#include "npubank/tests/support/test_weights.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 

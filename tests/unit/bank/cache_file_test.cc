@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/loading/evaluator.h"
-#include "npubank/tests/support/scripted_source.h"
 #include "npubank/tests/support/system/file_faults.h"
+#include "npubank/tests/support/weights/scripted_source.h"
 #include "npubank/tests/unit/bank/cache_file_fixture.h"
 
 namespace npubank {

@@ -18,7 +18,7 @@
 #include "npubank/bank/host_memory.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/sources/source.h"
-#include "npubank/tests/support/test_weights.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 namespace {

@@ -14,9 +14,9 @@
 #include "npubank/bank/bank.h"
 #include "npubank/bank/files/snapshot_generated.h"
 #include "npubank/bank/host_memory.h"
-#include "npubank/tests/support/scripted_source.h"
 #include "npubank/tests/support/temporary_folder.h"
-#include "npubank/tests/support/test_weights.h"
+#include "npubank/tests/support/weights/scripted_source.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 namespace {

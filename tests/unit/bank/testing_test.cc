@@ -17,7 +17,7 @@
 #include "npubank/lazy_tensor/base/live_objects.h"
 #include "npubank/lazy_tensor/sources/source_index.h"
 #include "npubank/tests/support/temporary_folder.h"
-#include "npubank/tests/support/test_weights.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 namespace {

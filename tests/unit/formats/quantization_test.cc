@@ -15,8 +15,8 @@
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/sources/retention.h"
-#include "npubank/tests/support/constants_index.h"
 #include "npubank/tests/support/stories_model.h"
+#include "npubank/tests/support/weights/constants_index.h"
 #include "npubank/tests/unit/formats/test_files.h"
 
 namespace npubank {

@@ -10,8 +10,8 @@
 #include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/recipe/recipe.h"
-#include "npubank/tests/support/random_recipe.h"
-#include "npubank/tests/support/reference_evaluate.h"
+#include "npubank/tests/support/weights/random_recipe.h"
+#include "npubank/tests/support/weights/reference_evaluate.h"
 
 namespace npubank {
 namespace {

@@ -17,9 +17,9 @@
 
 #include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/recipe/recipe.h"
-#include "npubank/tests/support/fake_source.h"
-#include "npubank/tests/support/reference_evaluate.h"
 #include "npubank/tests/support/temporary_file.h"
+#include "npubank/tests/support/weights/fake_source.h"
+#include "npubank/tests/support/weights/reference_evaluate.h"
 
 namespace npubank {
 namespace {

@@ -10,10 +10,10 @@
 #include "npubank/lazy_tensor/lazy_tensor.h"
 #include "npubank/lazy_tensor/recipe/recipe_generated.h"
 #include "npubank/lazy_tensor/recipe/recipe_list.h"
-#include "npubank/tests/support/constants_index.h"
-#include "npubank/tests/support/fake_source.h"
-#include "npubank/tests/support/random_recipe.h"
-#include "npubank/tests/support/test_weights.h"
+#include "npubank/tests/support/weights/constants_index.h"
+#include "npubank/tests/support/weights/fake_source.h"
+#include "npubank/tests/support/weights/random_recipe.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 namespace {

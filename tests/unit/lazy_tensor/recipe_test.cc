@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "npubank/tests/support/fake_source.h"
+#include "npubank/tests/support/weights/fake_source.h"
 
 namespace npubank {
 namespace {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "npubank/tests/support/fake_source.h"
-#include "npubank/tests/support/test_weights.h"
+#include "npubank/tests/support/weights/fake_source.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 namespace {

@@ -8,7 +8,7 @@
 #include "npubank/lazy_tensor/sources/source.h"
 #include "npubank/tests/support/driver_statistics.h"
 #include "npubank/tests/support/npu_switches.h"
-#include "npubank/tests/support/test_weights.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 namespace {

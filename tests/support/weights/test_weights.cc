@@ -1,4 +1,4 @@
-#include "npubank/tests/support/test_weights.h"
+#include "npubank/tests/support/weights/test_weights.h"
 
 #include <chrono>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-#include "npubank/tests/support/scripted_source.h"
+#include "npubank/tests/support/weights/scripted_source.h"
 
 #include <cstring>
 #include <utility>

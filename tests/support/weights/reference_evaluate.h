@@ -3,8 +3,8 @@
 // obviously right.
 //
 //   EXPECT_TRUE(SameElements(recipe->type(), ReferenceEvaluate(*recipe), evaluated));
-#ifndef NPUBANK_TESTS_SUPPORT_REFERENCE_EVALUATE_H_
-#define NPUBANK_TESTS_SUPPORT_REFERENCE_EVALUATE_H_
+#ifndef NPUBANK_TESTS_SUPPORT_WEIGHTS_REFERENCE_EVALUATE_H_
+#define NPUBANK_TESTS_SUPPORT_WEIGHTS_REFERENCE_EVALUATE_H_
 
 #include <cstddef>
 #include <vector>
@@ -23,4 +23,4 @@ bool SameElements(const TensorType& type, const std::vector<std::byte>& a,
 
 }  // namespace npubank::testing
 
-#endif  // NPUBANK_TESTS_SUPPORT_REFERENCE_EVALUATE_H_
+#endif  // NPUBANK_TESTS_SUPPORT_WEIGHTS_REFERENCE_EVALUATE_H_

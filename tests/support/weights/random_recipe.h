@@ -2,8 +2,8 @@
 //
 //   RandomRecipes random(seed);
 //   RecipePtr recipe = random.Make(/*steps=*/5);
-#ifndef NPUBANK_TESTS_SUPPORT_RANDOM_RECIPE_H_
-#define NPUBANK_TESTS_SUPPORT_RANDOM_RECIPE_H_
+#ifndef NPUBANK_TESTS_SUPPORT_WEIGHTS_RANDOM_RECIPE_H_
+#define NPUBANK_TESTS_SUPPORT_WEIGHTS_RANDOM_RECIPE_H_
 
 #include <cstdint>
 #include <map>
@@ -60,4 +60,4 @@ class RandomRecipes {
 
 }  // namespace npubank::testing
 
-#endif  // NPUBANK_TESTS_SUPPORT_RANDOM_RECIPE_H_
+#endif  // NPUBANK_TESTS_SUPPORT_WEIGHTS_RANDOM_RECIPE_H_

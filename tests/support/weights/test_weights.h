@@ -7,8 +7,8 @@
 //
 // Per layer two tensors: the F32 matrix permuted and converted to F16, and its first row as it is.
 // Both stand on the same stored constant, as the parts of a fused projection do.
-#ifndef NPUBANK_TESTS_SUPPORT_TEST_WEIGHTS_H_
-#define NPUBANK_TESTS_SUPPORT_TEST_WEIGHTS_H_
+#ifndef NPUBANK_TESTS_SUPPORT_WEIGHTS_TEST_WEIGHTS_H_
+#define NPUBANK_TESTS_SUPPORT_WEIGHTS_TEST_WEIGHTS_H_
 
 #include <cstddef>
 #include <memory>
@@ -62,4 +62,4 @@ std::vector<std::byte> HostBytesAt(const void* address, size_t bytes);
 
 }  // namespace npubank
 
-#endif  // NPUBANK_TESTS_SUPPORT_TEST_WEIGHTS_H_
+#endif  // NPUBANK_TESTS_SUPPORT_WEIGHTS_TEST_WEIGHTS_H_

@@ -1,8 +1,8 @@
 // ConstantsIndex: an index of just what some recipes are made of, as a checkpoint would have it.
 //
 //   auto index = ConstantsIndex({wq, wk});       // their sources and constants, by name
-#ifndef NPUBANK_TESTS_SUPPORT_CONSTANTS_INDEX_H_
-#define NPUBANK_TESTS_SUPPORT_CONSTANTS_INDEX_H_
+#ifndef NPUBANK_TESTS_SUPPORT_WEIGHTS_CONSTANTS_INDEX_H_
+#define NPUBANK_TESTS_SUPPORT_WEIGHTS_CONSTANTS_INDEX_H_
 
 #include <gtest/gtest.h>
 
@@ -33,4 +33,4 @@ inline std::shared_ptr<const SourceIndex> ConstantsIndex(const std::vector<Recip
 
 }  // namespace npubank
 
-#endif  // NPUBANK_TESTS_SUPPORT_CONSTANTS_INDEX_H_
+#endif  // NPUBANK_TESTS_SUPPORT_WEIGHTS_CONSTANTS_INDEX_H_

@@ -1,4 +1,4 @@
-#include "npubank/tests/support/reference_evaluate.h"
+#include "npubank/tests/support/weights/reference_evaluate.h"
 
 #include <cmath>
 #include <cstring>

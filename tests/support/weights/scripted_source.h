@@ -3,8 +3,8 @@
 //   auto source = ScriptedSource::Make("weights", bytes);
 //   source->FailRead(3);                     // the third read from now, once
 //   source->on_read = [&] { gate.Wait(); };  // set before anybody reads
-#ifndef NPUBANK_TESTS_SUPPORT_SCRIPTED_SOURCE_H_
-#define NPUBANK_TESTS_SUPPORT_SCRIPTED_SOURCE_H_
+#ifndef NPUBANK_TESTS_SUPPORT_WEIGHTS_SCRIPTED_SOURCE_H_
+#define NPUBANK_TESTS_SUPPORT_WEIGHTS_SCRIPTED_SOURCE_H_
 
 #include <atomic>
 #include <cstddef>
@@ -46,4 +46,4 @@ class ScriptedSource final : public Source {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_TESTS_SUPPORT_SCRIPTED_SOURCE_H_
+#endif  // NPUBANK_TESTS_SUPPORT_WEIGHTS_SCRIPTED_SOURCE_H_

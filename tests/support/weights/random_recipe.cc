@@ -1,4 +1,4 @@
-#include "npubank/tests/support/random_recipe.h"
+#include "npubank/tests/support/weights/random_recipe.h"
 
 #include <algorithm>
 #include <memory>

@@ -2,8 +2,8 @@
 //
 //   auto source = std::make_shared<FakeSource>(bytes, Digest{1, 2});
 //   source->FailFrom(3);  // the third read and all after it
-#ifndef NPUBANK_TESTS_SUPPORT_FAKE_SOURCE_H_
-#define NPUBANK_TESTS_SUPPORT_FAKE_SOURCE_H_
+#ifndef NPUBANK_TESTS_SUPPORT_WEIGHTS_FAKE_SOURCE_H_
+#define NPUBANK_TESTS_SUPPORT_WEIGHTS_FAKE_SOURCE_H_
 
 #include <atomic>
 #include <cstring>
@@ -43,4 +43,4 @@ class FakeSource : public Source {
 
 }  // namespace npubank::testing
 
-#endif  // NPUBANK_TESTS_SUPPORT_FAKE_SOURCE_H_
+#endif  // NPUBANK_TESTS_SUPPORT_WEIGHTS_FAKE_SOURCE_H_
