@@ -11,7 +11,7 @@
 #include "npubank/runtime/memory/strategies/strategy.h"
 #include "npubank/runtime/memory/strategies/tiled.h"
 #include "npubank/runtime/memory/upload.h"
-#include "npubank/tests/conformance/memory_fixture.h"
+#include "npubank/tests/conformance/memory/fixture.h"
 
 namespace npubank {
 namespace {

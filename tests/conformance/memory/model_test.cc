@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "npubank/tests/conformance/memory_fixture.h"
+#include "npubank/tests/conformance/memory/fixture.h"
 
 namespace npubank {
 namespace {

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "npubank/tests/conformance/driver_caller.h"
-#include "npubank/tests/conformance/driver_fixture.h"
+#include "npubank/tests/conformance/driver/caller.h"
+#include "npubank/tests/conformance/driver/fixture.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "npubank/tests/conformance/driver_fixture.h"
+#include "npubank/tests/conformance/driver/fixture.h"
 
 #include <sys/mman.h>
 

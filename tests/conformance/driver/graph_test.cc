@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "npubank/compiler_stub/blob/function_blob.h"
-#include "npubank/tests/conformance/driver_fixture.h"
+#include "npubank/tests/conformance/driver/fixture.h"
 
 namespace npubank {
 namespace {

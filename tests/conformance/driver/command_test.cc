@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "npubank/tests/conformance/driver_fixture.h"
+#include "npubank/tests/conformance/driver/fixture.h"
 
 namespace npubank {
 namespace {

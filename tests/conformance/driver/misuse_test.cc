@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "npubank/tests/conformance/driver_fixture.h"
+#include "npubank/tests/conformance/driver/fixture.h"
 
 namespace npubank {
 namespace {

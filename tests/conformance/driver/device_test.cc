@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "npubank/tests/conformance/driver_fixture.h"
+#include "npubank/tests/conformance/driver/fixture.h"
 
 namespace npubank {
 namespace {

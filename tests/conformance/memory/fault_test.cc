@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/tests/conformance/memory_fixture.h"
+#include "npubank/tests/conformance/memory/fixture.h"
 
 namespace npubank {
 namespace {

@@ -14,7 +14,7 @@
 #include <fstream>
 #include <string>
 
-#include "npubank/tests/conformance/driver_fixture.h"
+#include "npubank/tests/conformance/driver/fixture.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "npubank/tests/conformance/memory_fixture.h"
+#include "npubank/tests/conformance/memory/fixture.h"
 
 #include <algorithm>
 #include <cstring>

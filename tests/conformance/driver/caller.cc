@@ -1,4 +1,4 @@
-#include "npubank/tests/conformance/driver_caller.h"
+#include "npubank/tests/conformance/driver/caller.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -20,7 +20,7 @@
 #include "npubank/runtime/memory/imported_files.h"
 #include "npubank/runtime/memory/imports.h"
 #include "npubank/runtime/memory/page_ranges.h"
-#include "npubank/tests/conformance/memory_fixture.h"
+#include "npubank/tests/conformance/memory/fixture.h"
 #include "npubank/tests/support/gate.h"
 
 namespace npubank {

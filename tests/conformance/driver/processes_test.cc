@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "npubank/tests/conformance/driver_fixture.h"
+#include "npubank/tests/conformance/driver/fixture.h"
 
 namespace npubank {
 namespace {

@@ -1,5 +1,5 @@
 // Buffers exported and imported as dma-bufs, one test per fact of a real NPU. Between two processes:
-// driver_processes_test.cc.
+// processes_test.cc.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "npubank/tests/conformance/driver_fixture.h"
+#include "npubank/tests/conformance/driver/fixture.h"
 
 namespace npubank {
 namespace {
