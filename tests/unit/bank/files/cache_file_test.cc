@@ -14,7 +14,7 @@
 #include "npubank/bank/loading/evaluator.h"
 #include "npubank/tests/support/system/file_faults.h"
 #include "npubank/tests/support/weights/scripted_source.h"
-#include "npubank/tests/unit/bank/cache_file_fixture.h"
+#include "npubank/tests/unit/bank/files/cache_file_fixture.h"
 
 namespace npubank {
 namespace {

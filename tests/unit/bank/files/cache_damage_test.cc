@@ -3,7 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "npubank/tests/unit/bank/cache_file_fixture.h"
+#include "npubank/tests/unit/bank/files/cache_file_fixture.h"
 
 namespace npubank {
 namespace {

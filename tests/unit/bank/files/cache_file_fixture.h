@@ -1,6 +1,6 @@
 // CacheFileTest: a cache file in a folder of its own, and processes that load through it.
-#ifndef NPUBANK_TESTS_UNIT_BANK_CACHE_FILE_FIXTURE_H_
-#define NPUBANK_TESTS_UNIT_BANK_CACHE_FILE_FIXTURE_H_
+#ifndef NPUBANK_TESTS_UNIT_BANK_FILES_CACHE_FILE_FIXTURE_H_
+#define NPUBANK_TESTS_UNIT_BANK_FILES_CACHE_FILE_FIXTURE_H_
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -148,4 +148,4 @@ class CacheFileTest : public ::testing::Test {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_TESTS_UNIT_BANK_CACHE_FILE_FIXTURE_H_
+#endif  // NPUBANK_TESTS_UNIT_BANK_FILES_CACHE_FILE_FIXTURE_H_
