@@ -55,8 +55,8 @@ TEST_P(MemoryConformance, AddressesAreAlignedForTheDevice) {
 TEST_P(MemoryConformance, TheStrategyIsSaidAndHostBytesAreThereWhereTheHostMayWrite) {
   auto tensor = Make(5000);
   ASSERT_TRUE(tensor.ok()) << tensor.status();
-  EXPECT_EQ(tensor->memory->strategy(), MemoryStrategyName(GetParam()));
-  const bool writable = device_->integrated() && !imported();
+  EXPECT_EQ(tensor->memory->strategy(), MemoryTestName({GetParam(), 0}));
+  const bool writable = device_->integrated() && !imported() && !shared();
   EXPECT_EQ(tensor->memory->host_bytes().size(), writable ? 5000u : 0u);
 }
 
@@ -147,14 +147,26 @@ TEST_P(MemoryConformance, AllocationsMayOutliveTheirMemory) {
 
 TEST_P(MemoryConformance, AProducersErrorComesBackAsItIsAndTheTensorCanBeWrittenAgain) {
   if (imported()) GTEST_SKIP() << "imported tensors are not written";
-  auto tensor = Make(9 << 20);
-  ASSERT_TRUE(tensor.ok()) << tensor.status();
+  Tensor tensor;
+  auto memory = memory_->Allocate(9 << 20, "tensor");
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  tensor.memory = *std::move(memory);
   const auto produce = [](uint64_t, absl::Span<std::byte>) {
     return absl::DataLossError("the file shrank");
   };
-  EXPECT_EQ(memory_->Write(*tensor->memory, produce), absl::DataLossError("the file shrank"));
-  ASSERT_TRUE(Write(*memory_, *tensor, 5).ok());
-  ExpectContents(*tensor);
+  EXPECT_EQ(memory_->Write(*tensor.memory, produce), absl::DataLossError("the file shrank"));
+  ASSERT_TRUE(Write(*memory_, tensor, 5).ok());
+  ExpectContents(tensor);
+}
+
+TEST_P(MemoryConformance, WhatOthersMayHaveMappedIsNotWrittenAgain) {
+  if (!shared() && !imported()) GTEST_SKIP() << "nobody else sees what this memory holds";
+  auto tensor = Make(kFileBytes);
+  ASSERT_TRUE(tensor.ok()) << tensor.status();
+  Tensor before = {.memory = nullptr, .seed = tensor->seed, .base = tensor->base};
+  EXPECT_EQ(Write(*memory_, *tensor, 5).code(), absl::StatusCode::kFailedPrecondition);
+  before.memory = std::move(tensor->memory);
+  ExpectContents(before);
 }
 
 TEST_P(MemoryConformance, NonsenseIsRefused) {
@@ -191,7 +203,7 @@ TEST_P(MemoryConformance, ThreadsShareIt) {
   ExpectExactBooks();
 }
 
-NPUBANK_FOR_EVERY_STRATEGY(MemoryConformance);
+NPUBANK_FOR_EVERY_MEMORY(MemoryConformance);
 
 class TileConformance : public MemoryFixture {
  protected:
@@ -255,8 +267,8 @@ TEST_P(TileConformance, WhatAFailedMappingHadTakenServesTheNextTensor) {
   ExpectContents(*stays);
 }
 
-INSTANTIATE_TEST_SUITE_P(Only, TileConformance, ::testing::Values(MemoryStrategy::kTiled),
-                         StrategyTestName);
+INSTANTIATE_TEST_SUITE_P(Only, TileConformance, ::testing::Values(MemoryKind::kTiled),
+                         MemoryTestName);
 
 }  // namespace
 }  // namespace npubank

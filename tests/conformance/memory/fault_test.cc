@@ -19,7 +19,7 @@ class MemoryFault : public MemoryFixture {
   // From choosing the strategy to freeing the last tensor. `calls` is how many calls that made, if
   // it succeeded.
   absl::Status LoadAndFree(uint64_t* calls) {
-    NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<NpuMemory> memory, CreateMemory());
+    NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<DeviceMemory> memory, CreateMemory());
     std::vector<Tensor> tensors;
     for (const uint64_t bytes : {100u, 70000u, 2u << 20, 5000u, 262144u, 100u}) {
       NPUBANK_ASSIGN_OR_RETURN(Tensor tensor, Make(*memory, bytes, bytes));

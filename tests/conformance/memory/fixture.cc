@@ -1,12 +1,19 @@
 #include "npubank/tests/conformance/memory/fixture.h"
 
+#include <gmock/gmock.h>
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <random>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "npubank/bank/service/shared_memory.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/runtime/memory/accounting.h"
 #include "npubank/runtime/memory/upload.h"
@@ -52,10 +59,41 @@ void ExpectPattern(uint64_t seed, uint64_t base, absl::Span<const std::byte> byt
   });
 }
 
+// As NPUBANK_NPU_CAPACITY is given to the software NPU: megabytes here.
+uint64_t CapacityOfTheSuite() {
+  const char* const text = std::getenv("NPUBANK_NPU_CAPACITY");
+  return text == nullptr ? uint64_t{1} << 40 : std::strtoull(text, nullptr, 10) << 20;
+}
+
+MemoryStrategy StrategyOf(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::kCommitted:
+      return MemoryStrategy::kCommitted;
+    case MemoryKind::kPlaced:
+      return MemoryStrategy::kPlaced;
+    case MemoryKind::kTiled:
+      return MemoryStrategy::kTiled;
+    default:
+      return MemoryStrategy::kImported;
+  }
+}
+
+// Of this process, open and mapped.
+std::vector<std::string> SharedSegments() {
+  std::vector<std::string> segments;
+  for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed_meanwhile;
+    std::string target = std::filesystem::read_symlink(file.path(), closed_meanwhile).string();
+    if (absl::StartsWith(target, "/memfd:npubank:")) segments.push_back(std::move(target));
+  }
+  return segments;
+}
+
 }  // namespace
 
-std::string StrategyTestName(const ::testing::TestParamInfo<MemoryStrategy>& info) {
-  return std::string(MemoryStrategyName(info.param));
+std::string MemoryTestName(const ::testing::TestParamInfo<MemoryKind>& info) {
+  if (info.param == MemoryKind::kShared) return "shared";
+  return std::string(MemoryStrategyName(StrategyOf(info.param)));
 }
 
 void MemoryFixture::SetUp() {
@@ -69,10 +107,12 @@ void MemoryFixture::SetUp() {
   auto memory = CreateMemory();
   ASSERT_TRUE(memory.ok()) << memory.status();
   memory_ = *std::move(memory);
-  const bool supported = imported() ? memory_->imports() : memory_->strategy() == GetParam();
+  if (shared()) return;
+  const bool supported =
+      imported() ? npu_memory().imports() : npu_memory().strategy() == StrategyOf(GetParam());
   if (!supported) {
     ASSERT_FALSE(notices_.empty()) << "a fallback must be said";
-    std::cout << "[UNSUPPORTED] " << MemoryStrategyName(GetParam())
+    std::cout << "[UNSUPPORTED] " << MemoryStrategyName(StrategyOf(GetParam()))
               << (device_->integrated() ? ", host-writable: " : ", not host-writable: ")
               << notices_.back() << std::endl;
     GTEST_SKIP() << notices_.back();
@@ -97,14 +137,15 @@ void MemoryFixture::TearDown() {
   EXPECT_EQ(Driver().live_contexts, 0u);
 }
 
-absl::StatusOr<std::shared_ptr<NpuMemory>> MemoryFixture::CreateMemory() {
+absl::StatusOr<std::shared_ptr<DeviceMemory>> MemoryFixture::CreateMemory() {
+  if (shared()) return service::SharedMemory::Create({.capacity = CapacityOfTheSuite()});
   NpuMemoryOptions options;
-  options.strategy = GetParam();
+  options.strategy = StrategyOf(GetParam());
   options.notice = [this](absl::string_view text) { notices_.emplace_back(std::string(text)); };
   return NpuMemory::Create(device_, std::move(options));
 }
 
-absl::StatusOr<MemoryFixture::Tensor> MemoryFixture::Make(NpuMemory& memory, uint64_t bytes,
+absl::StatusOr<MemoryFixture::Tensor> MemoryFixture::Make(DeviceMemory& memory, uint64_t bytes,
                                                           uint64_t seed) {
   Tensor tensor;
   if (imported()) {
@@ -119,7 +160,7 @@ absl::StatusOr<MemoryFixture::Tensor> MemoryFixture::Make(NpuMemory& memory, uin
   return tensor;
 }
 
-absl::Status MemoryFixture::Write(NpuMemory& memory, Tensor& tensor, uint64_t seed) {
+absl::Status MemoryFixture::Write(DeviceMemory& memory, Tensor& tensor, uint64_t seed) {
   tensor.seed = seed;
   return memory.Write(*tensor.memory, [&](uint64_t offset, absl::Span<std::byte> out) {
     Fill(seed, tensor.base + offset, out);
@@ -127,7 +168,7 @@ absl::Status MemoryFixture::Write(NpuMemory& memory, Tensor& tensor, uint64_t se
   });
 }
 
-void MemoryFixture::ExpectContents(NpuMemory& memory, const Tensor& tensor) {
+void MemoryFixture::ExpectContents(DeviceMemory& memory, const Tensor& tensor) {
   std::vector<std::byte> bytes(tensor.memory->bytes());
   const absl::Status status = memory.Read(*tensor.memory, 0, absl::MakeSpan(bytes));
   ASSERT_TRUE(status.ok()) << status;
@@ -135,6 +176,7 @@ void MemoryFixture::ExpectContents(NpuMemory& memory, const Tensor& tensor) {
 }
 
 void MemoryFixture::ExpectDeviceSees(const Tensor& tensor) {
+  if (shared()) return ExpectAnotherProcessSees(tensor);
   std::vector<std::byte> bytes(tensor.memory->bytes());
   Staging staging(device_, std::make_shared<Accounting>(), [] {});
   const absl::Status status = staging.Download(tensor.memory->address(), absl::MakeSpan(bytes));
@@ -142,11 +184,35 @@ void MemoryFixture::ExpectDeviceSees(const Tensor& tensor) {
   ExpectPattern(tensor.seed, tensor.base, bytes);
 }
 
+void MemoryFixture::ExpectAnotherProcessSees(const Tensor& tensor) {
+  const FileRange* const range = tensor.memory->file();
+  ASSERT_NE(range, nullptr);
+  auto segment = static_cast<service::SharedMemory&>(*memory_).SealedSegment(*range);
+  ASSERT_TRUE(segment.ok()) << segment.status();
+  const auto theirs = (*segment)->OpenForReading();
+  ASSERT_TRUE(theirs.ok()) << theirs.status();
+  void* const mapped = mmap(nullptr, range->bytes, PROT_READ, MAP_SHARED, theirs->get(),
+                            static_cast<off_t>(range->offset));
+  ASSERT_NE(mapped, MAP_FAILED);
+  ExpectPattern(tensor.seed, tensor.base,
+                absl::MakeConstSpan(static_cast<const std::byte*>(mapped), range->bytes));
+  munmap(mapped, range->bytes);
+}
+
 void MemoryFixture::ExpectExactBooks() {
   const DeviceUsage usage = memory_->Usage();
   EXPECT_GE(usage.held_bytes, usage.live_bytes);
+  if (shared()) {
+    EXPECT_EQ(usage.held_bytes, *memory_->DriverBytes()) << "what the system counts";
+    return;
+  }
   EXPECT_EQ(usage.held_bytes, Driver().live_bytes);
   EXPECT_EQ(*memory_->DriverBytes(), Driver().counted_bytes);
+}
+
+void MemoryFixture::ExpectNothingLeft(const std::string& when) const {
+  npubank::ExpectNothingLeft(*software_, when);
+  EXPECT_THAT(SharedSegments(), ::testing::IsEmpty()) << when;
 }
 
 }  // namespace npubank

@@ -321,7 +321,7 @@ TEST_P(ImportConformance, AFileThatTheKernelWillNotPinIsAskedForOncePerLoadAndSa
   EXPECT_EQ(asked, 2u) << "once for each file";
   ASSERT_EQ(notices_.size(), 1u);
   EXPECT_NE(notices_[0].find(sources_[0]->name()), std::string::npos) << notices_[0];
-  EXPECT_EQ(memory_->notices(), notices_);
+  EXPECT_EQ(npu_memory().notices(), notices_);
   software_->pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
   EXPECT_FALSE(memory_->Import(sources_[0], 0, 64, "wq").ok()) << "the load is not over";
   EXPECT_TRUE(memory_->Import(sources_[2], 0, 64, "wq").ok()) << "a file never refused";
@@ -394,8 +394,8 @@ TEST_P(ImportConformance, ThreadsThatComeAndGoShareOneImport) {
   EXPECT_EQ(Driver().live_imports, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Only, ImportConformance, ::testing::Values(MemoryStrategy::kImported),
-                         StrategyTestName);
+INSTANTIATE_TEST_SUITE_P(Only, ImportConformance, ::testing::Values(MemoryKind::kImported),
+                         MemoryTestName);
 
 }  // namespace
 }  // namespace npubank

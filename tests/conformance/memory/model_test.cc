@@ -1,4 +1,4 @@
-// Ten thousand random steps of every strategy against a model that only remembers what must be
+// Ten thousand random steps of every memory against a model that only remembers what must be
 // where.
 #include <gtest/gtest.h>
 
@@ -48,6 +48,8 @@ class MemoryModel : public MemoryFixture {
     if (kind < 80) {
       std::swap(tensors_[at], tensors_.back());
       tensors_.pop_back();
+    } else if (shared()) {
+      ExpectDeviceSees(tensors_[at]);  // its segment is sealed from now on
     } else if (!imported()) {
       const absl::Status status = Write(*memory_, tensors_[at], static_cast<uint64_t>(step));
       ASSERT_TRUE(status.ok()) << status;
@@ -92,7 +94,7 @@ TEST_P(MemoryModel, TenThousandRandomStepsKeepEveryTensorsBytes) {
   EXPECT_EQ(memory_->Usage().held_bytes, 0u);
 }
 
-NPUBANK_FOR_EVERY_STRATEGY(MemoryModel);
+NPUBANK_FOR_EVERY_MEMORY(MemoryModel);
 
 }  // namespace
 }  // namespace npubank

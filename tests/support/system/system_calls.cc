@@ -57,6 +57,30 @@ extern "C" int linkat(int from, const char* name, int to, const char* made, int 
   if (Refused(SystemCall::kLink, made)) return -1;
   return Make(SYS_linkat, from, name, to, made, flags);
 }
+extern "C" int memfd_create(const char* name, unsigned int flags) noexcept {
+  if (Refused(SystemCall::kMemory, name)) return -1;
+  return Make(SYS_memfd_create, name, flags);
+}
+extern "C" int ftruncate(int file, off_t bytes) noexcept {
+  if (Refused(SystemCall::kLength, nullptr)) return -1;
+  return Make(SYS_ftruncate, file, bytes);
+}
+extern "C" int fallocate(int file, int mode, off_t offset, off_t bytes) {
+  if (Refused(SystemCall::kPunch, nullptr)) return -1;
+  return Make(SYS_fallocate, file, mode, offset, bytes);
+}
+extern "C" int fcntl(int file, int command, ...) {
+  if (Refused(SystemCall::kControl, nullptr)) return -1;
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);  // a number or a pointer: the kernel knows which
+  va_end(arguments);
+  return Make(SYS_fcntl, file, command, argument);
+}
+extern "C" int dup3(int from, int to, int flags) noexcept {
+  if (Refused(SystemCall::kDuplicate, nullptr)) return -1;
+  return Make(SYS_dup3, from, to, flags);
+}
 extern "C" int rename(const char* from, const char* to) noexcept {
   if (Refused(SystemCall::kRename, to)) return -1;
   return Make(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);

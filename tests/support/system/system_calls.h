@@ -15,7 +15,20 @@
 
 namespace npubank {
 
-enum class SystemCall { kOpen, kOpenUnnamed, kStat, kSync, kLink, kRename, kLock };
+enum class SystemCall {
+  kOpen,
+  kOpenUnnamed,
+  kStat,
+  kSync,
+  kLink,
+  kRename,
+  kLock,
+  kMemory,     // memfd_create
+  kLength,     // ftruncate
+  kPunch,      // fallocate
+  kControl,    // fcntl
+  kDuplicate,  // dup3
+};
 
 class SystemCalls {
  public:
