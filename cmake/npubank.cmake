@@ -53,7 +53,7 @@ function(npubank_test name)
   target_link_libraries(${name} PRIVATE npubank_options ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE NPUBANK_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${NPUBANK_TEST_SECONDS} LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()
 
 # npubank_benchmark(NAME SOURCES a_benchmark.cc DEPS ...): built with everything, run by hand.

@@ -5,27 +5,18 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
-#include <iostream>
-#include <random>
 #include <thread>
 #include <vector>
 
 #include "npubank/tests/conformance/driver/caller.h"
 #include "npubank/tests/conformance/driver/fixture.h"
+#include "npubank/tests/support/repetitions.h"
 
 namespace npubank {
 namespace {
 
-constexpr int kCallsOfEachEntry = 300;
-
-uint64_t Seed() {
-  const char* const text = std::getenv("NPUBANK_TEST_SEED");
-  const uint64_t seed = text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device()();
-  std::cout << "NPUBANK_TEST_SEED=" << seed << std::endl;
-  return seed;
-}
+constexpr int kCallsOfEachEntry = 3000;
 
 class AbuseTest : public DriverTest {
  protected:
@@ -62,10 +53,10 @@ class Signaler {
 TEST_F(AbuseTest, NothingThatIsCalledWithWrongThingsCrashesOrIsLeftBehind) {
   DriverPool pool(context_, device_, driver_);
   const Signaler signaler(pool);
-  DriverCaller caller(pool, Seed());
+  DriverCaller caller(pool, PrintedSeed());
   const std::vector<DriverEntry> entries = ExportedEntries(graphs_);
   ASSERT_GT(entries.size(), 100u);
-  for (int i = 0; i < kCallsOfEachEntry; ++i)
+  for (int i = 0; i < Repetitions(kCallsOfEachEntry); ++i)
     for (const DriverEntry& entry : entries) entry.call(caller);
   pool.DestroyAll();
 }
@@ -74,12 +65,12 @@ TEST_F(AbuseTest, EightThreadsMayDoSoWithTheSameHandles) {
   DriverPool pool(context_, device_, driver_);
   const std::vector<DriverEntry> entries = ExportedEntries(graphs_);
   const Signaler signaler(pool);
-  const uint64_t seed = Seed();
+  const uint64_t seed = PrintedSeed();
   std::vector<std::thread> threads;
   for (uint64_t number = 0; number < 8; ++number) {
     threads.emplace_back([&, number] {
       DriverCaller caller(pool, seed + number);
-      for (int i = 0; i < kCallsOfEachEntry / 4; ++i)
+      for (int i = 0; i < Repetitions(kCallsOfEachEntry / 4); ++i)
         for (const DriverEntry& entry : entries) entry.call(caller);
     });
   }

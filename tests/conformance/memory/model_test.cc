@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "npubank/tests/conformance/memory/fixture.h"
+#include "npubank/tests/support/repetitions.h"
 
 namespace npubank {
 namespace {
 
-constexpr int kSteps = 10000;
+constexpr int kSteps = 100'000;
 constexpr size_t kMostTensors = 500;  // more than the device has room for
 constexpr int kFullCheckEvery = 500;
 
@@ -75,11 +76,9 @@ class MemoryModel : public MemoryFixture {
   int exhausted_ = 0;
 };
 
-TEST_P(MemoryModel, TenThousandRandomStepsKeepEveryTensorsBytes) {
-  const uint32_t seed = std::random_device{}();
-  std::cout << "seed " << seed << std::endl;
-  random_.seed(seed);
-  for (int step = 0; step < kSteps; ++step) {
+TEST_P(MemoryModel, RandomStepsKeepEveryTensorsBytes) {
+  random_.seed(PrintedSeed());
+  for (int step = 0; step < Repetitions(kSteps); ++step) {
     Step(step);
     if (!tensors_.empty()) ExpectContents(tensors_[Below(tensors_.size())]);
     if (step % kFullCheckEvery == 0) {
@@ -87,7 +86,7 @@ TEST_P(MemoryModel, TenThousandRandomStepsKeepEveryTensorsBytes) {
       ExpectDisjoint();
       ExpectExactBooks();
     }
-    if (HasFailure()) FAIL() << "seed " << seed << " step " << step;
+    if (HasFailure()) FAIL() << "step " << step;
   }
   std::cout << exhausted_ << " times without room" << std::endl;
   tensors_.clear();

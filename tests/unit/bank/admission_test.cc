@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/tests/support/repetitions.h"
 
 namespace npubank {
 namespace {
@@ -147,7 +147,7 @@ class SlowAdmission {
 
 class RandomAdmissions {
  public:
-  explicit RandomAdmissions(uint32_t seed) : random_(seed) {
+  explicit RandomAdmissions(uint64_t seed) : random_(seed) {
     slow_.limit = Below(60);
     admission_ = std::make_shared<Admission>(slow_.limit);
   }
@@ -254,10 +254,9 @@ class RandomAdmissions {
 };
 
 TEST(AdmissionTest, AgreesWithASlowOneOverManyRandomSequences) {
-  const uint32_t seed = std::random_device{}();
-  std::printf("seed %u\n", seed);
-  for (uint32_t sequence = 0; sequence < 200; ++sequence) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed, ", sequence ", sequence));
+  const uint64_t seed = PrintedSeed();
+  for (int sequence = 0; sequence < Repetitions(2000); ++sequence) {
+    SCOPED_TRACE(absl::StrCat("NPUBANK_SEED=", seed + sequence));
     RandomAdmissions admissions(seed + sequence);
     for (int step = 0; step < 300; ++step) {
       SCOPED_TRACE(absl::StrCat("step ", step));

@@ -2,7 +2,6 @@
 // right.
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <deque>
 #include <map>
 #include <memory>
@@ -17,12 +16,13 @@
 #include "npubank/bank/books/audit.h"
 #include "npubank/bank/host_memory.h"
 #include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/support/repetitions.h"
 #include "npubank/tests/support/weights/test_weights.h"
 
 namespace npubank {
 namespace {
 
-constexpr int kSteps = 12000;
+constexpr int kSteps = 120'000;
 constexpr int kOwners = 4;
 constexpr uint64_t kPage = 4096;
 
@@ -127,8 +127,7 @@ class BankModelTest : public ::testing::Test {
 
   std::string Name(Key key) const { return absl::StrCat("file", key.first, ".", key.second); }
 
-  uint32_t seed_ = std::random_device{}();
-  std::mt19937 random_{seed_};
+  std::mt19937 random_{PrintedSeed()};
   std::deque<TestWeights> files_;
   std::shared_ptr<const SourceIndex> index_;
   std::shared_ptr<HostMemory> memory_ = std::make_shared<HostMemory>();
@@ -138,11 +137,9 @@ class BankModelTest : public ::testing::Test {
 };
 
 TEST_F(BankModelTest, AgreesWithASimpleBankOverManyRandomOperations) {
-  std::printf("seed %u\n", seed_);
-  SCOPED_TRACE(absl::StrCat("seed ", seed_));
   files_.emplace_back(3);
   index_ = files_[0].Index();
-  for (int step = 0; step < kSteps && !HasFatalFailure(); ++step) {
+  for (int step = 0; step < Repetitions(kSteps) && !HasFatalFailure(); ++step) {
     SCOPED_TRACE(absl::StrCat("step ", step));
     const int slot = static_cast<int>(random_() % kOwners);
     switch (random_() % 10) {

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdio>
 #include <memory>
 #include <random>
 #include <set>
@@ -22,6 +21,7 @@
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/tests/support/gate.h"
 #include "npubank/tests/support/hooked_memory.h"
+#include "npubank/tests/support/repetitions.h"
 #include "npubank/tests/support/temporary_folder.h"
 #include "npubank/tests/support/weights/scripted_source.h"
 #include "npubank/tests/support/weights/test_weights.h"
@@ -297,15 +297,14 @@ TEST_F(BankThreadsTest, EqualContentsThatAreEvaluatedAtTheSameMomentShareOneAllo
 
 TEST_F(BankThreadsTest, EveryOperationMayRunBesideEveryOther) {
   constexpr int kThreads = 4;
-  constexpr int kRounds = 40;
-  const uint32_t seed = std::random_device{}();
-  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  const int rounds = Repetitions(400);
+  const uint64_t seed = PrintedSeed();
   const TestWeights weights(4);
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       std::mt19937 random(seed + t);
-      for (int round = 0; round < kRounds; ++round) {
+      for (int round = 0; round < rounds; ++round) {
         Owner owner = bank_->AddOwner(absl::StrCat("submodel ", t));
         const std::vector<LazyTensor> tensors = weights.Submodel();
         for (size_t i = 0; i < tensors.size(); ++i) {
@@ -373,11 +372,9 @@ TEST_F(BankThreadsTest, WhatIsStillLeavingIsWaitedForInsteadOfRefused) {
 // With a budget that is too small, sleepers, content sharing and a cache: more threads than room.
 TEST_F(BankThreadsTest, EveryOperationMayRunBesideEveryOtherWhileTensorsComeAndGo) {
   constexpr int kThreads = 4;
-  constexpr int kRounds = 60;
+  const int rounds = Repetitions(600);
   constexpr uint64_t kPage = 4096;
-  const uint32_t seed = std::random_device{}();
-  std::printf("seed %u\n", seed);
-  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  const uint64_t seed = PrintedSeed();
   const TestWeights weights(4);
   const TemporaryFolder folder;
   const auto memory = std::make_shared<HostMemory>();
@@ -391,7 +388,7 @@ TEST_F(BankThreadsTest, EveryOperationMayRunBesideEveryOtherWhileTensorsComeAndG
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       std::mt19937 random(seed + t);
-      for (int round = 0; round < kRounds; ++round) {
+      for (int round = 0; round < rounds; ++round) {
         const Owner owner = bank->AddOwner(absl::StrCat(t), {.index = weights.Index()});
         const std::vector<LazyTensor> tensors = weights.Submodel();
         std::vector<size_t> mine;

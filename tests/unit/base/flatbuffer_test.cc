@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "npubank/tests/support/repetitions.h"
 #include "npubank/tests/unit/base/example_generated.h"
 
 namespace npubank {
@@ -118,12 +118,10 @@ TEST(FlatbufferRoot, WhateverIsCutOrChangedIsRefusedOrCanBeReadToTheEnd) {
     const auto root = Open(absl::string_view(cut.data(), cut.size()));
     if (root.ok()) ReadAll(**root);
   }
-  const char* const given = std::getenv("NPUBANK_SEED");
-  const auto seed = given != nullptr ? std::stoul(given) : std::random_device{}();
-  SCOPED_TRACE("NPUBANK_SEED=" + std::to_string(seed));
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(PrintedSeed());
+  const int rounds = Repetitions(200'000);
   int refused = 0;
-  for (int round = 0; round < 20000; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     std::vector<char> changed(bytes.begin(), bytes.end());
     for (int i = 0; i < 3; ++i) changed[random() % changed.size()] = static_cast<char>(random());
     const auto root = Open(absl::string_view(changed.data(), changed.size()));
@@ -131,7 +129,7 @@ TEST(FlatbufferRoot, WhateverIsCutOrChangedIsRefusedOrCanBeReadToTheEnd) {
     refused += !root.ok();
   }
   EXPECT_GT(refused, 0);
-  EXPECT_LT(refused, 20000);
+  EXPECT_LT(refused, rounds);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/compiler_stub/blob/function_check.h"
 #include "npubank/compiler_stub/partition/partition.h"
+#include "npubank/tests/support/repetitions.h"
 #include "npubank/tests/unit/compiler/function_maker.h"
 #include "npubank/tests/unit/compiler/random_graph.h"
 #include "npubank/tests/unit/compiler/reference_run.h"
@@ -73,13 +74,12 @@ class RandomGraphs : public ::testing::TestWithParam<How> {};
 
 TEST_P(RandomGraphs, AreReadBackAndComeToTheSame) {
   const How& how = GetParam();
-  const unsigned seed = std::random_device()();
-  std::mt19937 random(seed);
+  std::mt19937 random(PrintedSeed());
   int over = 0;  // outputs that lie on inputs
   int repeats = 0;
   size_t numbers = 0;
-  for (int round = 0; round < 200; ++round) {
-    SCOPED_TRACE(::testing::Message() << "seed " << seed << " round " << round);
+  for (int round = 0; round < Repetitions(2000); ++round) {
+    SCOPED_TRACE(::testing::Message() << "round " << round);
     const Graph graph = RandomGraph(random);
     absl::StatusOr<SubmodelBlob> blob = CompileAndRead(graph, Options(how.schedule, how.reuse));
     ASSERT_TRUE(blob.ok()) << blob.status();
@@ -96,9 +96,9 @@ TEST_P(RandomGraphs, AreReadBackAndComeToTheSame) {
   }
   // Else this would prove little. Far below what comes about on average (28 outputs that lie on inputs in the
   // parallel schedule), so that no seed fails for being unlucky.
-  EXPECT_GT(numbers, 20'000u) << "seed " << seed;
-  EXPECT_GT(repeats, 20) << "seed " << seed;
-  EXPECT_GT(over, how.reuse ? 5 : -1) << "seed " << seed;
+  EXPECT_GT(numbers, 20'000u);
+  EXPECT_GT(repeats, 20);
+  EXPECT_GT(over, how.reuse ? 5 : -1);
 }
 
 INSTANTIATE_TEST_SUITE_P(CompileGraph, RandomGraphs,

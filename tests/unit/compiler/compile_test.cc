@@ -16,6 +16,7 @@
 #include "npubank/compiler_stub/blob/function_check.h"
 #include "npubank/compiler_stub/blob/submodel_blob.h"
 #include "npubank/lazy_tensor/recipe/recipe_list.h"
+#include "npubank/tests/support/repetitions.h"
 #include "npubank/tests/unit/compiler/reference_run.h"
 #include "npubank/tools/benchmarks/fake_model.h"
 
@@ -327,14 +328,12 @@ TEST(Compile, AParallelPlanAllowsEveryOrderOfOperations) {
   const FakeModel model(config, ElementType::kF32);
   CompileOptions options = Options(8, 32, WeightFormat::kF32);
   options.schedule = Schedule::kParallel;
-  const unsigned seed = std::random_device()();
-  std::mt19937 random(seed);
-  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::mt19937 random(PrintedSeed());
   for (AttentionForm attention : {AttentionForm::kWhole, AttentionForm::kPerHead}) {
     options.attention = attention;
     const SubmodelBlob blob = CompileAndRead(config, model, options);
     const std::vector<float> expected = LogitsOf(blob);
-    for (int round = 0; round < 20; ++round) {
+    for (int round = 0; round < Repetitions(200); ++round) {
       SubmodelBlob shuffled = blob;
       for (SubmodelFunction& function : shuffled.functions) {
         Shuffle(function.function, random);

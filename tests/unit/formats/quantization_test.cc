@@ -15,6 +15,7 @@
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/support/repetitions.h"
 #include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/support/weights/constants_index.h"
 #include "npubank/tests/unit/formats/test_files.h"
@@ -194,8 +195,7 @@ void ExpectLayer(const absl::StatusOr<LazyTensor>& weight, const Layer& layer) {
 }
 
 TEST(QuantizationTest, GptqWeightsAreWhatTheirNumbersMean) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const auto seed = static_cast<unsigned>(PrintedSeed());
   using Q = Quantization;
   // Version 1 stores zero - 1, so that its zero points start at 1.
   const Layer first = RandomLayer(64, 24, 16, seed, 1);
@@ -223,8 +223,7 @@ TEST(QuantizationTest, AGptqWeightThatIsWantedTransposedIsNotTransposedAtAll) {
 }
 
 TEST(QuantizationTest, AwqWeightsAreWhatTheirNumbersMean) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const auto seed = static_cast<unsigned>(PrintedSeed());
   const Layer layer = RandomLayer(64, 24, 32, seed, 0);
   ExpectLayer(WeightOf({Quantization::Method::kAwq, 32, false}, PackAwq(layer)), layer);
 }

@@ -13,6 +13,7 @@
 
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
+#include "npubank/tests/support/repetitions.h"
 
 namespace npubank::kernels {
 
@@ -31,14 +32,6 @@ inline std::string TargetTestName(const testing::TestParamInfo<int64_t>& info) {
                            testing::ValuesIn(hwy::SupportedAndGeneratedTargets()), TargetTestName)
 
 using Bytes = std::vector<uint8_t>;
-
-// A new seed each run, printed, so that a failure can be run again.
-inline uint64_t PrintedSeed() {
-  const uint64_t seed = std::random_device()();
-  testing::Test::RecordProperty("seed", std::to_string(seed));
-  printf("seed %llu\n", static_cast<unsigned long long>(seed));
-  return seed;
-}
 
 inline Bytes RandomBytes(size_t size, uint64_t seed) {
   std::mt19937_64 random(seed);

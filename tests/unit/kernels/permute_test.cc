@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "npubank/lazy_tensor/kernels/convert.h"
+#include "npubank/tests/support/repetitions.h"
 #include "npubank/tests/unit/kernels/every_target.h"
 
 namespace npubank::kernels {
@@ -109,7 +110,7 @@ TEST_P(CopyStridedTargets, AgreeOnMatricesOfEverySmallSizeAndWithRoomBetweenRows
 TEST_P(CopyStridedTargets, AgreeOnPermutedSlicesOfAnyRank) {
   const uint64_t seed = PrintedSeed();
   std::mt19937_64 random(seed);
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < Repetitions(4000); ++round) {
     const int rank = 1 + static_cast<int>(random() % 6);
     const int64_t most = rank < 3 ? 150 : rank < 5 ? 12 : 6;
     StridedCopy copy = {.rank = rank};

@@ -4,12 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <random>
 
 #include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/recipe/recipe.h"
+#include "npubank/tests/support/repetitions.h"
 #include "npubank/tests/support/weights/random_recipe.h"
 #include "npubank/tests/support/weights/reference_evaluate.h"
 
@@ -21,20 +20,15 @@ using testing::ReferenceEvaluate;
 using testing::SameElements;
 using Bytes = std::vector<std::byte>;
 
-constexpr int kRecipes = 600;
-constexpr int kLargeRecipes = 25;  // of several tiles
+constexpr int kRecipes = 6000;
+constexpr int kLargeRecipes = 250;  // of several tiles
 
-uint64_t FirstSeed() {
-  if (const char* text = std::getenv("NPUBANK_SEED")) return std::strtoull(text, nullptr, 10);
-  return std::random_device()();
-}
-
-// Runs `check` for many seeds, or for the one that is asked for.
+// Runs `check` for many seeds, up to the first that fails.
 template <typename Check>
 void ForEachSeed(int recipes, Check check) {
-  const uint64_t first = FirstSeed();
-  const int count = std::getenv("NPUBANK_SEED") == nullptr ? recipes : 1;
-  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(count); ++seed) {
+  const uint64_t first = PrintedSeed();
+  const auto count = static_cast<uint64_t>(Repetitions(recipes));
+  for (uint64_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE("NPUBANK_SEED=" + std::to_string(seed));
     check(seed);
     if (::testing::Test::HasFailure()) return;

@@ -7,6 +7,7 @@
 
 #include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/support/repetitions.h"
 #include "npubank/tests/support/weights/random_recipe.h"
 #include "npubank/tests/support/weights/reference_evaluate.h"
 
@@ -109,9 +110,9 @@ TEST(LazyTensor, AThreadThatEvaluatesKeepsItsRecipeWhileOthersDetach) {
 
 // Random chains on one shared sub-recipe: all but one are detached while the last is evaluated.
 TEST(LazyTensor, DetachingSharersDuringAnEvaluationNeverDisturbsIt) {
-  const uint64_t first = std::random_device()();
-  for (uint64_t seed = first; seed < first + 40; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+  const uint64_t first = PrintedSeed();
+  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(Repetitions(400)); ++seed) {
+    SCOPED_TRACE("NPUBANK_SEED=" + std::to_string(seed));
     {
       testing::RandomRecipes random(seed);
       std::vector<LazyTensor> sharers;

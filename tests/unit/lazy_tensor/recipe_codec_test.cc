@@ -4,12 +4,12 @@
 
 #include <functional>
 #include <memory>
-#include <random>
 
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/lazy_tensor.h"
 #include "npubank/lazy_tensor/recipe/recipe_generated.h"
 #include "npubank/lazy_tensor/recipe/recipe_list.h"
+#include "npubank/tests/support/repetitions.h"
 #include "npubank/tests/support/weights/constants_index.h"
 #include "npubank/tests/support/weights/fake_source.h"
 #include "npubank/tests/support/weights/random_recipe.h"
@@ -44,9 +44,9 @@ absl::StatusOr<std::vector<RecipePtr>> Decode(
 }
 
 TEST(RecipeCodec, RandomRecipesComeBackWithTheirDigestAndAreDescribedAlikeBeforehand) {
-  const uint64_t first = std::random_device()();
-  for (uint64_t seed = first; seed < first + 300; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+  const uint64_t first = PrintedSeed();
+  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(Repetitions(3000)); ++seed) {
+    SCOPED_TRACE("NPUBANK_SEED=" + std::to_string(seed));
     RandomRecipes random(seed);
     const std::vector<RecipePtr> recipes = {random.Make(6), random.Make(3), random.Make(0)};
     const auto bytes = EncodeRecipes(recipes);

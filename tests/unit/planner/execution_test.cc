@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "npubank/compiler_stub/planner/lifetimes.h"
 #include "npubank/compiler_stub/planner/planner.h"
+#include "npubank/tests/support/repetitions.h"
 
 namespace npubank {
 namespace {
@@ -17,7 +18,7 @@ using Bytes = std::vector<uint8_t>;
 
 class Dice {
  public:
-  explicit Dice(unsigned seed) : random_(seed) {}
+  explicit Dice(uint64_t seed) : random_(seed) {}
   int To(int end) { return std::uniform_int_distribution<int>(0, end - 1)(random_); }
   bool OneIn(int n) { return To(n) == 0; }
 
@@ -241,12 +242,11 @@ void RunPlanned(const PlanGraph& graph, const GraphPlan& plan, const std::vector
 class Execution : public ::testing::TestWithParam<Schedule> {};
 
 TEST_P(Execution, WithReuseGivesTheBytesOfARunWithout) {
-  const unsigned seed = std::random_device()();
-  Dice dice(seed);
+  Dice dice(PrintedSeed());
   size_t fused = 0;
   size_t in_place = 0;
-  for (int round = 0; round < 1000; ++round) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed, " round ", round));
+  for (int round = 0; round < Repetitions(10'000); ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
     const PlanGraph graph = RandomGraph(&dice, 5 + dice.To(40));
     const std::vector<Bytes> expected = RunWithoutReuse(graph);
     const LifetimeOptions options = {
@@ -267,8 +267,8 @@ TEST_P(Execution, WithReuseGivesTheBytesOfARunWithout) {
     if (HasFatalFailure()) return;
   }
   // Else this would prove little; few fused adds are possible without making branches wait.
-  EXPECT_GT(fused, GetParam() == Schedule::kSerial ? 20u : 0u) << "seed " << seed;
-  EXPECT_GT(in_place, 50u) << "seed " << seed;
+  EXPECT_GT(fused, GetParam() == Schedule::kSerial ? 20u : 0u);
+  EXPECT_GT(in_place, 50u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Execution,

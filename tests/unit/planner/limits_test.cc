@@ -14,6 +14,7 @@
 #include "npubank/compiler_stub/planner/search/heuristics.h"
 #include "npubank/compiler_stub/planner/search/sweep.h"
 #include "npubank/compiler_stub/planner/validator.h"
+#include "npubank/tests/support/repetitions.h"
 
 namespace npubank {
 namespace {
@@ -223,10 +224,10 @@ TEST(TimeLimit, AGraphsLifetimesAreCancelledToo) {
 
 // What a refusal says can be planned, can be.
 TEST(Limits, ARefusalNamesASizeThatThePlannerReaches) {
-  const unsigned seed = std::random_device()();
-  for (unsigned round = 0; round < 20; ++round) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed, " round ", round));
-    Problem problem = RandomLives(60 + static_cast<int>(round), seed + round);
+  const auto seed = static_cast<unsigned>(PrintedSeed());
+  for (int round = 0; round < Repetitions(200); ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
+    Problem problem = RandomLives(60 + round % 20, seed + round);
     problem.capacity = LiveLowerBound(problem) - 1;
     const absl::Status refused = PlanMemory(problem, {.step_limit = 50}).status();
     ASSERT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
@@ -246,11 +247,11 @@ TEST(Limits, ARefusalNamesASizeThatThePlannerReaches) {
 }
 
 TEST(Sweep, PlacesAsTheHeuristicOfItsOrderDoes) {
-  const unsigned seed = std::random_device()();
+  const auto seed = static_cast<unsigned>(PrintedSeed());
   TimeLimit none(absl::InfiniteDuration(), nullptr);
-  for (unsigned round = 0; round < 100; ++round) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed, " round ", round));
-    const Problem problem = RandomLives(1 + static_cast<int>(round) * 3, seed + round);
+  for (int round = 0; round < Repetitions(1000); ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
+    const Problem problem = RandomLives(1 + round % 100 * 3, seed + round);
     const auto slow = PlaceInOrder(problem, OrderOfBirth(problem), Fit::kBest, none);
     const Layout quick = SweepByBirth(problem);
     ASSERT_EQ(quick.offsets, slow->offsets);

@@ -14,6 +14,7 @@
 #include "npubank/compiler_stub/planner/search/conflicts.h"
 #include "npubank/compiler_stub/planner/search/heuristics.h"
 #include "npubank/compiler_stub/planner/validator.h"
+#include "npubank/tests/support/repetitions.h"
 
 namespace npubank {
 namespace {
@@ -73,11 +74,10 @@ int64_t SmallestByAllOrders(const Problem& problem) {
 }
 
 TEST(Planner, FindsTheSmallestPlanOfSmallProblems) {
-  const unsigned seed = std::random_device()();
-  std::mt19937 random(seed);
+  std::mt19937 random(PrintedSeed());
   int searched = 0;
-  for (int round = 0; round < 400; ++round) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed, " round ", round));
+  for (int round = 0; round < Repetitions(4000); ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
     const bool parallel = round % 2 == 1;
     const Problem problem = RandomProblem(&random, 1 + round % 7, 6, parallel);
     const auto plan = PlanMemory(problem, {});
@@ -89,14 +89,13 @@ TEST(Planner, FindsTheSmallestPlanOfSmallProblems) {
     ASSERT_LE(LiveLowerBound(problem), Bound(problem));
     searched += plan->method == "search" ? 1 : 0;
   }
-  EXPECT_GT(searched, 0) << "seed " << seed;
+  EXPECT_GT(searched, 0);
 }
 
 TEST(Planner, PlansAreValidAndNoLargerThanGreedyOnes) {
-  const unsigned seed = std::random_device()();
-  std::mt19937 random(seed);
-  for (int round = 0; round < 30; ++round) {
-    SCOPED_TRACE(absl::StrCat("seed ", seed, " round ", round));
+  std::mt19937 random(PrintedSeed());
+  for (int round = 0; round < Repetitions(300); ++round) {
+    SCOPED_TRACE(absl::StrCat("round ", round));
     const Problem problem = RandomProblem(&random, 60, 30, round % 2 == 1);
     const auto plan = PlanMemory(problem, {.step_limit = 2000});
     ASSERT_TRUE(plan.ok()) << plan.status();

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "npubank/tests/support/repetitions.h"
 #include "npubank/tests/support/temporary_file.h"
 
 namespace npubank::software_npu {
@@ -86,7 +87,7 @@ class AddressSpaceTest : public ::testing::Test {
     }
   }
 
-  std::mt19937_64 random_{20240607};
+  std::mt19937_64 random_{PrintedSeed()};
   const npubank::testing::TemporaryFile file_;
   int memory_ = -1;
   int disk_ = -1;
@@ -95,7 +96,7 @@ class AddressSpaceTest : public ::testing::Test {
 };
 
 TEST_F(AddressSpaceTest, TheKernelsAnswerAndItsListSayHowRandomMapsWereMade) {
-  for (int round = 0; round < 500; ++round) {
+  for (int round = 0; round < Repetitions(5000); ++round) {
     SCOPED_TRACE(round);
     Change();
     const uint64_t first = random_() % kPages;

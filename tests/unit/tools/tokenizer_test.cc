@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "npubank/tests/support/repetitions.h"
 #include "npubank/tests/support/stories_model.h"
 
 namespace npubank {
@@ -123,13 +124,11 @@ TEST(TokenizerTest, AnImpossibleBosIsRefused) {
 }
 
 TEST(TokenizerTest, AnyBytesSurviveTheRoundTrip) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  std::mt19937 random(seed);
+  std::mt19937 random(PrintedSeed());
   const Tokenizer tokenizer = Make({" ", "a", "b", "ab", "é", "aé"});
   const std::vector<std::string> parts = {
       "a", "b", " ", "é", "\xC3", "\xA9", "\xFF", "\xF0\x9F", std::string(1, '\0'), "日"};
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < Repetitions(20'000); ++round) {
     std::string text;
     for (size_t i = random() % 12; i-- > 0;) text += parts[random() % parts.size()];
     EXPECT_EQ(tokenizer.Decode(tokenizer.Encode(text)), text);
@@ -157,10 +156,8 @@ std::vector<std::string> MergeByScanning(const Vocabulary& vocabulary,
 }
 
 TEST(TokenizerTest, TheHeapMergesAsAScanWould) {
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE(testing::Message() << "seed " << seed);
-  std::mt19937 random(seed);
-  for (int round = 0; round < 200; ++round) {
+  std::mt19937 random(PrintedSeed());
+  for (int round = 0; round < Repetitions(2000); ++round) {
     std::vector<std::string> pieces = {" ", "a", "b", "c"};
     for (int i = 0; i < 12; ++i) {
       std::string piece;

@@ -1,9 +1,9 @@
 #include "npubank/runtime/memory/strategies/best_fit.h"
+#include "npubank/tests/support/repetitions.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <iostream>
 #include <map>
 #include <optional>
 #include <random>
@@ -93,9 +93,7 @@ TEST(BestFitTest, HolesNeverReachAcrossSlabs) {
 }
 
 TEST(BestFitTest, RandomCallsAgreeWithAMapOfBytes) {
-  const uint32_t seed = std::random_device{}();
-  std::cout << "seed " << seed << std::endl;
-  std::mt19937 random(seed);
+  std::mt19937 random(PrintedSeed());
   const auto below = [&](uint64_t n) {
     return std::uniform_int_distribution<uint64_t>(0, n - 1)(random);
   };
@@ -108,7 +106,7 @@ TEST(BestFitTest, RandomCallsAgreeWithAMapOfBytes) {
   std::vector<Taken> taken;
   std::map<uint64_t, int> users;
   uint64_t slabs = 0;
-  for (int step = 0; step < 10000; ++step) {
+  for (int step = 0; step < Repetitions(100'000); ++step) {
     if (users.size() < 2 || (users.size() < 6 && below(50) == 0)) {
       const uint64_t bytes = 1 + below(300);
       books.AddSlab(slabs, bytes);
@@ -117,7 +115,7 @@ TEST(BestFitTest, RandomCallsAgreeWithAMapOfBytes) {
     } else if (taken.empty() || below(100) < 55) {
       const uint64_t bytes = 1 + below(below(4) == 0 ? 120 : 20);
       const auto place = books.Take(bytes);
-      ASSERT_EQ(place, truth.Take(bytes)) << "seed " << seed << " step " << step;
+      ASSERT_EQ(place, truth.Take(bytes)) << "step " << step;
       if (!place) continue;
       taken.push_back({*place, bytes});
       ++users[place->slab];
@@ -126,7 +124,7 @@ TEST(BestFitTest, RandomCallsAgreeWithAMapOfBytes) {
       const Taken gone = taken.back();
       taken.pop_back();
       const bool empty = books.Give(gone.place, gone.bytes);
-      ASSERT_EQ(empty, truth.Give(gone.place, gone.bytes)) << "seed " << seed << " step " << step;
+      ASSERT_EQ(empty, truth.Give(gone.place, gone.bytes)) << "step " << step;
       ASSERT_EQ(empty, --users[gone.place.slab] == 0);
       if (empty) {
         books.RemoveSlab(gone.place.slab);

@@ -1,9 +1,9 @@
 #include "npubank/runtime/memory/page_ranges.h"
+#include "npubank/tests/support/repetitions.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <iostream>
 #include <random>
 #include <set>
 
@@ -27,10 +27,8 @@ TEST(PageRangesTest, RangesThatTouchAreJoinedAndOthersAreNot) {
 
 // Against a set of pages.
 TEST(PageRangesTest, RandomRangesAreWhatTheirPagesAre) {
-  const uint32_t seed = std::random_device{}();
-  std::cout << "seed " << seed << std::endl;
-  std::mt19937 random(seed);
-  for (int round = 0; round < 200; ++round) {
+  std::mt19937 random(PrintedSeed());
+  for (int round = 0; round < Repetitions(2000); ++round) {
     PageRanges ranges;
     std::set<uint64_t> pages;
     for (int i = 0; i < 20; ++i) {
@@ -41,13 +39,13 @@ TEST(PageRangesTest, RandomRangesAreWhatTheirPagesAre) {
         pages.insert(page);
       for (uint64_t page = 0; page < 66; ++page) {
         const auto found = ranges.Find(page * kPage, kPage);
-        ASSERT_EQ(found.has_value(), pages.count(page) == 1) << "seed " << seed;
+        ASSERT_EQ(found.has_value(), pages.count(page) == 1);
         if (!found) continue;
         for (uint64_t other = found->begin / kPage; other < found->end / kPage; ++other)
-          ASSERT_EQ(pages.count(other), 1u) << "seed " << seed;
-        ASSERT_EQ(pages.count(found->end / kPage), 0u) << "seed " << seed << ": not joined";
+          ASSERT_EQ(pages.count(other), 1u);
+        ASSERT_EQ(pages.count(found->end / kPage), 0u) << "not joined";
         if (found->begin > 0) {
-          ASSERT_EQ(pages.count(found->begin / kPage - 1), 0u) << "seed " << seed << ": not joined";
+          ASSERT_EQ(pages.count(found->begin / kPage - 1), 0u) << "not joined";
         }
       }
     }

@@ -1,10 +1,10 @@
 #include "npubank/runtime/memory/strategies/tiles.h"
+#include "npubank/tests/support/repetitions.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <iostream>
 #include <map>
 #include <random>
 #include <set>
@@ -90,9 +90,7 @@ TEST(TilesTest, ShortMemoryTakesAllThatIsUnused) {
 }
 
 TEST(TilesTest, RandomCallsNeverHandOutAPageTwiceAndNeverHoldATileTooMany) {
-  const uint32_t seed = std::random_device{}();
-  std::cout << "seed " << seed << std::endl;
-  std::mt19937 random(seed);
+  std::mt19937 random(PrintedSeed());
   const auto below = [&](uint64_t n) {
     return std::uniform_int_distribution<uint64_t>(0, n - 1)(random);
   };
@@ -101,7 +99,7 @@ TEST(TilesTest, RandomCallsNeverHandOutAPageTwiceAndNeverHoldATileTooMany) {
   std::set<std::pair<uint64_t, uint64_t>> taken;  // (tile, page)
   std::vector<Pieces> live;
   uint64_t next = 0, peak = 0;
-  for (int step = 0; step < 20000; ++step) {
+  for (int step = 0; step < Repetitions(200'000); ++step) {
     if (live.empty() || below(100) < 52) {
       const uint64_t bytes = 1 + below(below(3) == 0 ? 60 : 7);
       const uint64_t first_new = next;
@@ -110,15 +108,15 @@ TEST(TilesTest, RandomCallsNeverHandOutAPageTwiceAndNeverHoldATileTooMany) {
       uint64_t sum = 0;
       for (const Tiles::Piece& piece : pieces) {
         sum += piece.bytes;
-        ASSERT_TRUE(held.count(piece.tile)) << "seed " << seed << " step " << step;
+        ASSERT_TRUE(held.count(piece.tile)) << "step " << step;
         ASSERT_LE(piece.offset + piece.bytes, kSmall.tile_bytes);
         for (uint64_t page = 0; page < piece.bytes; ++page)
           ASSERT_TRUE(taken.emplace(piece.tile, piece.offset + page).second)
-              << "taken twice; seed " << seed << " step " << step;
+              << "taken twice, step " << step;
       }
       ASSERT_EQ(sum, bytes);
       peak = std::max<uint64_t>(peak, taken.size());
-      ASSERT_LT(tiles.held_bytes(), peak + kSmall.tile_bytes) << "seed " << seed;
+      ASSERT_LT(tiles.held_bytes(), peak + kSmall.tile_bytes);
       live.push_back(std::move(pieces));
     } else {
       std::swap(live[below(live.size())], live.back());
@@ -130,9 +128,9 @@ TEST(TilesTest, RandomCallsNeverHandOutAPageTwiceAndNeverHoldATileTooMany) {
       for (const uint64_t tile : below(20) == 0 ? tiles.TakeUnused() : tiles.TakeUnneeded()) {
         ASSERT_EQ(held.erase(tile), 1u);
         const auto user = taken.lower_bound({tile, 0});
-        ASSERT_TRUE(user == taken.end() || user->first != tile) << "seed " << seed;
+        ASSERT_TRUE(user == taken.end() || user->first != tile);
       }
-      ASSERT_LE(tiles.unused_bytes(), taken.size() / 8 + kSmall.tile_bytes) << "seed " << seed;
+      ASSERT_LE(tiles.unused_bytes(), taken.size() / 8 + kSmall.tile_bytes);
     }
     ASSERT_EQ(tiles.taken_bytes(), taken.size());
     ASSERT_EQ(tiles.held_bytes(), held.size() * kSmall.tile_bytes);
