@@ -1,19 +1,15 @@
-// bank-run and bank-inspect as a user meets them: what they print, and what bad input gets: one
-// clear line and exit status 1, never a crash.
+// bank-run and bank-inspect as a user meets them: what they print.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <functional>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "npubank/tests/integration/programs_fixture.h"
 #include "npubank/tests/support/program.h"
 #include "npubank/tests/support/test_model.h"
 
@@ -24,65 +20,6 @@ using ::testing::AnyOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-const std::string kBankRun = NPUBANK_BIN "/bank-run";
-const std::string kBankInspect = NPUBANK_BIN "/bank-inspect";
-const std::string kMakeCheckpoint = NPUBANK_BIN "/make-checkpoint";
-
-class ProgramsTest : public ::testing::Test {
- protected:
-  std::vector<std::string> BankRun(const std::vector<std::string>& more) {
-    std::vector<std::string> arguments = {kBankRun,        "--device", "software",
-                                          "--model",       model_.folder(), "--chunk", "4"};
-    // Something to transform, where the test does not say otherwise.
-    if (std::find(more.begin(), more.end(), "--weights") == more.end())
-      arguments.insert(arguments.end(), {"--weights", "f16"});
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
-
-  // One line on standard error that says `what`, nothing on standard output, status 1.
-  static void ExpectOneClearLine(const ProgramResult& result, const std::string& what) {
-    EXPECT_EQ(result.exit_status, 1) << result.error;
-    EXPECT_EQ(std::count(result.error.begin(), result.error.end(), '\n'), 1) << result.error;
-    EXPECT_THAT(result.error, HasSubstr(what));
-    EXPECT_EQ(result.out, "");
-  }
-  static nlohmann::json JsonOf(const ProgramResult& run) {
-    EXPECT_EQ(run.exit_status, 0) << run.error;
-    nlohmann::json json = nlohmann::json::parse(run.out, nullptr, false);
-    EXPECT_FALSE(json.is_discarded()) << run.out;
-    return json.is_discarded() ? nlohmann::json::object() : json;
-  }
-  void ExpectRefused(const std::string& what) {
-    ExpectOneClearLine(RunProgram(BankRun({"--tokens", "1"})), what);
-  }
-
-  // Rewrites the JSON header of the model's safetensors; its length field follows.
-  void RewriteHeader(const std::function<std::string(std::string)>& change) {
-    const std::string bytes = ReadWholeFile(weights_);
-    uint64_t length = 0;
-    std::memcpy(&length, bytes.data(), sizeof(length));
-    const std::string header = change(bytes.substr(8, length));
-    length = header.size();
-    std::string rewritten(reinterpret_cast<const char*>(&length), sizeof(length));
-    WriteWholeFile(weights_, rewritten + header + bytes.substr(bytes.size() - DataBytes(bytes)));
-  }
-  static size_t DataBytes(const std::string& bytes) {
-    uint64_t length = 0;
-    std::memcpy(&length, bytes.data(), sizeof(length));
-    return bytes.size() - 8 - length;
-  }
-  static std::string Replace(std::string text, const std::string& from, const std::string& to) {
-    const size_t at = text.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    return at == std::string::npos ? text : text.replace(at, from.size(), to);
-  }
-
-  TestModel model_;
-  std::string weights_ = model_.file("model.safetensors");
-  std::string config_ = model_.file("config.json");
-};
 
 TEST_F(ProgramsTest, TheJsonReportHasEveryDocumentedKeyAndItsFiguresAgree) {
   const ProgramResult result =
@@ -176,268 +113,6 @@ TEST_F(ProgramsTest, TheWeightsOfASnapshotAreShownWithTheirPartsTogether) {
   EXPECT_THAT(packed, ContainsRegex("1104 +1104 +transformed: unpack_nibbles"));
 }
 
-TEST_F(ProgramsTest, ASecondRunWithACacheTransformsNothingAndSaysTheSame) {
-  const std::vector<std::string> more = {
-      "--prompt-ids", "1,2,3", "--tokens", "5",
-      "--report",     "json",  "--cache",  model_.file("weights.cache")};
-  const nlohmann::json cold = JsonOf(RunProgram(BankRun(more)));
-  const nlohmann::json warm = JsonOf(RunProgram(BankRun(more)));
-  EXPECT_GT(cold["transformations"], 0);
-  EXPECT_EQ(cold["cache_hits"], 0);
-  EXPECT_EQ(warm["transformations"], 0);
-  EXPECT_EQ(warm["cache_hits"], cold["transformations"]);
-  EXPECT_EQ(warm["ids"], cold["ids"]);
-}
-
-TEST_F(ProgramsTest, TheDemoModelStartsAgainFromTheCacheWithoutATransformationAndSaysTheSame) {
-  const TestModel demo{CheckpointShape()};
-  const std::vector<std::string> arguments = {
-      kBankRun,   "--device", "software",     "--model",   demo.folder(), "--tokens",        "4",
-      "--report", "json",     "--prompt-ids", "1,100,200", "--cache",     demo.file("cache"),
-      "--weights", "f16"};
-  const nlohmann::json cold = JsonOf(RunProgram(arguments));
-  const nlohmann::json warm = JsonOf(RunProgram(arguments));
-  EXPECT_EQ(cold["transformations"], cold["unique_weights"]);
-  EXPECT_EQ(warm["transformations"], 0);
-  EXPECT_EQ(warm["cache_hits"], warm["unique_weights"]);
-  EXPECT_EQ(warm["ids"], cold["ids"]);
-  std::printf("%.0f MiB of weights: warm load / cold load = %.3f\n",
-              cold["weight_bytes"].get<double>() / (1 << 20),
-              warm["load_seconds"].get<double>() / cold["load_seconds"].get<double>());
-}
-
-TEST_F(ProgramsTest, ADamagedCacheIsReportedAndNotUsed) {
-  const std::string cache = model_.file("weights.cache");
-  const std::vector<std::string> more = {"--prompt-ids", "1,2,3", "--tokens", "5",
-                                         "--report",     "json",  "--cache",  cache};
-  const nlohmann::json cold = JsonOf(RunProgram(BankRun(more)));
-  WriteWholeFile(cache, ReadWholeFile(cache).substr(0, 100));
-  const ProgramResult run = RunProgram(BankRun(more));
-  EXPECT_THAT(run.error, HasSubstr("weights.cache"));
-  const nlohmann::json json = JsonOf(run);
-  EXPECT_EQ(json["transformations"], cold["transformations"]);
-  EXPECT_EQ(json["ids"], cold["ids"]);
-}
-
-class TurnsTest : public ProgramsTest {
- protected:
-  // `models` in turn on one bank.
-  nlohmann::json Turns(const std::vector<std::string>& models, std::vector<std::string> more) {
-    std::vector<std::string> arguments = {kBankRun,   "--device", "software", "--chunk", "4",
-                                          "--report", "json",     "--tokens", "5"};
-    for (const std::string& model : models) {
-      arguments.push_back("--model");
-      arguments.push_back(model);
-    }
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return JsonOf(RunProgram(arguments));
-  }
-  static CheckpointShape OtherShape() {
-    CheckpointShape shape = TinyShape();
-    shape.seed = 99;
-    return shape;
-  }
-  TestModel other_{OtherShape()};
-};
-
-TEST_F(TurnsTest, EachModelSaysInItsTurnsWhatItSaysAlone) {
-  const nlohmann::json json =
-      Turns({model_.folder(), other_.folder()}, {"--prompt-ids", "1,2,3", "--rounds", "2"});
-  ASSERT_EQ(json["turns"].size(), 4u);
-  const auto alone =
-      JsonOf(RunProgram(BankRun({"--prompt-ids", "1,2,3", "--tokens", "5", "--report", "json"})));
-  EXPECT_EQ(json["turns"][0]["ids"], alone["ids"]);
-  EXPECT_EQ(json["turns"][2]["ids"], alone["ids"]);
-  EXPECT_EQ(json["turns"][1]["ids"], json["turns"][3]["ids"]);
-  EXPECT_NE(json["turns"][0]["ids"], json["turns"][1]["ids"]);
-  EXPECT_EQ(json["evictions"], 0);
-  EXPECT_EQ(json["shared_by_recipe_bytes"], 0);
-  EXPECT_EQ(json["audit"]["clean"], true) << json["audit"];
-  EXPECT_EQ(json["live_source_bytes"], 0);
-}
-
-TEST_F(TurnsTest, OnABudgetForOneModelTheOtherLeavesAndSaysTheSameWhenItIsBack) {
-  const nlohmann::json roomy =
-      Turns({model_.folder(), other_.folder()}, {"--prompt-ids", "1,2,3", "--rounds", "2"});
-  const uint64_t one = roomy["weight_bytes"].get<uint64_t>() / 2;
-  // Slabs and pages round up; both models together never fit.
-  const nlohmann::json tight = Turns({model_.folder(), other_.folder()},
-                                     {"--prompt-ids", "1,2,3", "--rounds", "2", "--memory",
-                                      "committed", "--budget", std::to_string(one * 7 / 4)});
-  EXPECT_GT(tight["evictions"], 0);
-  for (int turn = 0; turn < 4; ++turn) {
-    EXPECT_EQ(tight["turns"][turn]["ids"], roomy["turns"][turn]["ids"]) << turn;
-    EXPECT_GT(tight["turns"][turn]["bytes_brought_back"], 0) << turn;
-  }
-  EXPECT_EQ(tight["live_source_bytes"], 0);
-}
-
-TEST_F(TurnsTest, SeveralModelsSleepTogetherAndEachSaysTheSameWhenItIsBack) {
-  const nlohmann::json json = Turns({model_.folder(), other_.folder()},
-                                    {"--prompt-ids", "1,2,3", "--sleep", "--memory", "committed"});
-  EXPECT_EQ(json["sleep"]["weight_bytes_left"], 0);
-  EXPECT_EQ(json["sleep"]["bytes_brought_back"], json["weight_bytes"]);
-  EXPECT_EQ(json["sleep"]["same_ids"], true);
-  EXPECT_EQ(json["audit"]["clean"], true) << json["audit"];
-}
-
-TEST_F(TurnsTest, ACopyOfAModelCostsNothingMore) {
-  const std::string copy = model_.file("copy");
-  std::filesystem::create_directory(copy);
-  for (const char* name : {"config.json", "model.safetensors"})
-    std::filesystem::copy_file(model_.file(name), copy + "/" + name);
-  const nlohmann::json json = Turns({model_.folder(), copy}, {"--prompt-ids", "1,2,3"});
-  EXPECT_EQ(json["turns"][0]["ids"], json["turns"][1]["ids"]);
-  EXPECT_EQ(json["shared_by_recipe_bytes"], 0) << "other files, other recipes";
-  EXPECT_GE(json["shared_by_content_bytes"], json["models"][0]["weight_bytes"]);
-}
-
-TEST_F(TurnsTest, AModelThatIsNamedTwiceIsLoadedOnce) {
-  const nlohmann::json json = Turns({model_.folder(), model_.folder()}, {"--prompt-ids", "1,2,3"});
-  EXPECT_EQ(json["shared_by_recipe_bytes"], json["weight_bytes"]);
-  EXPECT_NE(json["models"][0]["name"], json["models"][1]["name"]);
-}
-
-TEST_F(TurnsTest, ABudgetThatOneModelDoesNotFitIsOneLineThatNamesIt) {
-  ExpectOneClearLine(RunProgram(BankRun({"--rounds", "2", "--budget", "50000"})), "budget");
-  ExpectOneClearLine(RunProgram(BankRun({"--rounds", "0"})), "--rounds");
-}
-
-TEST_F(ProgramsTest, AMissingFolderIsOneLine) {
-  ExpectOneClearLine(RunProgram({kBankRun, "--device", "software", "--model", "/no/such/model"}),
-                     "/no/such/model");
-}
-
-TEST_F(ProgramsTest, ATruncatedSafetensorsIsOneLine) {
-  const std::string bytes = ReadWholeFile(weights_);
-  WriteWholeFile(weights_, bytes.substr(0, bytes.size() - 100));
-  ExpectRefused("model.safetensors");
-  WriteWholeFile(weights_, bytes.substr(0, 4));
-  ExpectRefused("model.safetensors");
-  WriteWholeFile(weights_, "");
-  ExpectRefused("model.safetensors");
-}
-
-TEST_F(ProgramsTest, AHeaderLengthBeyondTheFileIsOneLine) {
-  std::string bytes = ReadWholeFile(weights_);
-  bytes[7] = '\x7f';
-  WriteWholeFile(weights_, bytes);
-  ExpectRefused("model.safetensors");
-}
-
-TEST_F(ProgramsTest, OverlappingOffsetsAreOneLine) {
-  RewriteHeader([](std::string header) {
-    auto json = nlohmann::json::parse(header);
-    json["model.layers.1.self_attn.q_proj.weight"]["data_offsets"] =
-        json["model.layers.0.self_attn.q_proj.weight"]["data_offsets"];
-    return json.dump();
-  });
-  ExpectRefused("q_proj");
-}
-
-TEST_F(ProgramsTest, OutOfRangeOffsetsAreOneLine) {
-  RewriteHeader([](std::string header) {
-    auto json = nlohmann::json::parse(header);
-    auto& offsets = json["model.norm.weight"]["data_offsets"];
-    offsets = {offsets[0].get<uint64_t>() + (1ull << 40),
-               offsets[1].get<uint64_t>() + (1ull << 40)};
-    return json.dump();
-  });
-  ExpectRefused("model.norm.weight");
-}
-
-TEST_F(ProgramsTest, AnUnknownDtypeIsOneLine) {
-  RewriteHeader([](std::string header) {
-    auto json = nlohmann::json::parse(header);
-    json["model.norm.weight"]["dtype"] = "X17";
-    return json.dump();
-  });
-  ExpectRefused("X17");
-}
-
-TEST_F(ProgramsTest, ACacheStaysWithinItsLimit) {
-  const std::string cache = model_.file("weights.cache");
-  const std::vector<std::string> run = {"--weights",    "f32",    "--prompt-ids", "1",
-                                        "--cache",      cache,    "--tokens",     "1",
-                                        "--report",     "json",   "--cache-limit"};
-  std::vector<std::string> limited = run;
-  limited.push_back("40000");
-  const ProgramResult first = RunProgram(BankRun(limited));
-  ASSERT_EQ(first.exit_status, 0) << first.error;
-  EXPECT_LE(std::filesystem::file_size(cache), 40000u);
-  const auto warm = JsonOf(RunProgram(BankRun(limited)));
-  EXPECT_GT(warm["cache_hits"], 0);
-  ASSERT_EQ(warm["cache_notices"].size(), 1u) << "once: " << warm["cache_notices"];
-  EXPECT_THAT(warm["cache_notices"][0].get<std::string>(), HasSubstr("its limit is 40000"));
-  ExpectOneClearLine(RunProgram(BankRun({"--cache-limit", "40000"})), "--cache");
-}
-
-TEST_F(ProgramsTest, AFullDiskCostsNoMoreThanTheCache) {
-  const std::string cache = model_.file("weights.cache");
-  std::string command = "trap '' XFSZ; ulimit -f 32; exec";  // no file over 16 KiB
-  for (const std::string& word :
-       BankRun({"--weights", "f32", "--prompt-ids", "1", "--tokens", "1", "--cache", cache})) {
-    absl::StrAppend(&command, " '", word, "'");
-  }
-  const ProgramResult run = RunProgram({"/bin/sh", "-c", command});
-  EXPECT_EQ(run.exit_status, 0) << run.error;
-  EXPECT_THAT(run.error, HasSubstr("weights.cache"));
-  EXPECT_FALSE(std::filesystem::exists(cache));
-}
-
-TEST_F(ProgramsTest, AConfigWithoutANeededKeyIsOneLineThatNamesIt) {
-  const std::string config = ReadWholeFile(config_);
-  WriteWholeFile(config_, Replace(config, "\"hidden_size\"", "\"_hidden_size\""));
-  ExpectRefused("'hidden_size' is missing");
-  WriteWholeFile(config_, Replace(config, "\"hidden_size\"", "\"hidden_sise\""));
-  ExpectRefused("'hidden_sise' is not known");
-  WriteWholeFile(config_, "{");
-  ExpectRefused("config.json");
-  std::filesystem::remove(config_);
-  ExpectRefused("config.json");
-}
-
-TEST_F(ProgramsTest, ATensorOfTheWrongShapeIsOneLineThatNamesIt) {
-  RewriteHeader([](std::string header) {
-    auto json = nlohmann::json::parse(header);
-    auto& shape = json["model.layers.2.mlp.down_proj.weight"]["shape"];
-    std::swap(shape[0], shape[1]);
-    return json.dump();
-  });
-  ExpectRefused("model.layers.2.mlp.down_proj.weight");
-}
-
-TEST_F(ProgramsTest, APromptLongerThanTheContextIsOneLine) {
-  std::string ids = "1";
-  for (int i = 0; i < 64; ++i) ids += ",2";
-  ExpectOneClearLine(RunProgram(BankRun({"--prompt-ids", ids})), "context");
-}
-
-TEST_F(ProgramsTest, BadFlagsAreOneLine) {
-  const auto refused = [&](const std::vector<std::string>& more, const std::string& what) {
-    ExpectOneClearLine(RunProgram(BankRun(more)), what);
-  };
-  refused({"--prompt-ids", "1,x"}, "'x'");
-  refused({"--weights", "f12"}, "'f12' is not one of auto");
-  refused({"--prompt", "hello"}, "tokens.json");
-  refused({"--tokens", "-5"}, "--tokens '-5'");
-  refused({"--workers", "-2"}, "--workers '-2'");
-  refused({"--chunk", "0"}, "--chunk '0'");
-  refused({"stray"}, "'stray'");
-  refused({"--prompt", "hello", "--prompt-ids", "1,2"}, "--prompt and --prompt-ids");
-  ExpectOneClearLine(RunProgram({kBankRun}), "--model");
-  ExpectOneClearLine(RunProgram({kMakeCheckpoint, "--out", model_.file("new"), "stray"}),
-                     "'stray'");
-  EXPECT_FALSE(std::filesystem::exists(model_.file("new")));
-}
-
-TEST_F(ProgramsTest, AnUnknownFlagIsSaidToBeOne) {
-  const ProgramResult result = RunProgram({kBankRun, "--modle", model_.folder()});
-  EXPECT_EQ(result.exit_status, 1);
-  EXPECT_THAT(result.error, HasSubstr("modle"));
-  EXPECT_EQ(result.out, "");
-}
-
 TEST_F(ProgramsTest, HelpShowsEveryOptionInItsGroupWithExamples) {
   const std::map<std::string, std::vector<std::string>> programs = {
       {"bank-run", {"--model PATH", "--prompt-ids IDS", "--save-blobs DIR", "(default: auto)"}},
@@ -496,25 +171,6 @@ TEST_F(ProgramsTest, TheAuditIsInTheReport) {
   EXPECT_GE(audit["driver_bytes"], audit["counted_bytes"]);
 }
 
-TEST_F(ProgramsTest, ACacheThatCannotBeWrittenIsSaidOnceAndCostsOnlyTheCache) {
-  const std::string cache = "/proc/weights.cache";
-  const std::vector<std::string> more = {"--prompt-ids", "1,2,3", "--tokens", "5",
-                                         "--cache",      cache};
-  const ProgramResult text = RunProgram(BankRun(more));
-  EXPECT_EQ(text.exit_status, 0) << text.error;
-  EXPECT_EQ(std::count(text.error.begin(), text.error.end(), '\n'), 1) << text.error;
-  EXPECT_THAT(text.error, HasSubstr(cache));
-  EXPECT_THAT(text.out, ContainsRegex("weights cache +.*/proc/weights.cache"));
-  std::vector<std::string> as_json = more;
-  as_json.insert(as_json.end(), {"--report", "json"});
-  const nlohmann::json json = JsonOf(RunProgram(BankRun(as_json)));
-  ASSERT_EQ(json["cache_notices"].size(), 1u) << json["cache_notices"];
-  EXPECT_THAT(json["cache_notices"][0].get<std::string>(), HasSubstr(cache));
-  const std::vector<std::string> plain = {"--prompt-ids", "1,2,3", "--tokens", "5",
-                                          "--report",     "json"};
-  EXPECT_EQ(json["ids"], JsonOf(RunProgram(BankRun(plain)))["ids"]);
-}
-
 TEST_F(ProgramsTest, TheDeviceThatIsFoundMustBeTheOneThatWasAskedFor) {
   setenv("ZE_ENABLE_ALT_DRIVERS", NPUBANK_BIN "/libze_software_npu.so", 1);
   ExpectOneClearLine(
@@ -538,17 +194,6 @@ TEST_F(ProgramsTest, ASystemWithoutAThreadToGiveEndsNoProgramWithoutAWord) {
     GTEST_SKIP() << "not under this checker: " << result.error;
   EXPECT_THAT(result.exit_status, AnyOf(0, 1)) << result.error;
   EXPECT_THAT(result.error, Not(HasSubstr("terminate")));
-}
-
-TEST_F(ProgramsTest, ACorruptSnapshotIsOneLine) {
-  const std::string file = model_.file("run.bank");
-  ASSERT_EQ(RunProgram(BankRun({"--tokens", "1", "--snapshot", file})).exit_status, 0);
-  const std::string whole = ReadWholeFile(file);
-  for (size_t keep : {size_t{0}, size_t{3}, whole.size() / 2, whole.size() - 1}) {
-    WriteWholeFile(file, whole.substr(0, keep));
-    ExpectOneClearLine(RunProgram({kBankInspect, file}), "run.bank");
-  }
-  ExpectOneClearLine(RunProgram({kBankInspect, model_.file("none.bank")}), "none.bank");
 }
 
 }  // namespace
