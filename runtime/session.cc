@@ -67,7 +67,7 @@ absl::StatusOr<SleepReport> Session::Sleep(const SleepOptions& options) {
 absl::Status Session::Wake(const LoadOptions& options) {
   if (awake_) return absl::OkStatus();
   NPUBANK_ASSIGN_OR_RETURN(const std::vector<Lease> leases, bank_->Load(Owners(), options));
-  for (Submodel& submodel : submodels_) NPUBANK_RETURN_IF_ERROR(submodel.Pin(leases));
+  NPUBANK_RETURN_IF_ERROR(Submodel::Pin(absl::MakeSpan(submodels_), leases));
   for (const Lease& lease : leases) imported_.Add(lease.file());
   awake_ = true;
   return absl::OkStatus();

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/lazy_tensor.h"
@@ -50,9 +49,19 @@ uint64_t Submodel::closures() const {
   return count;
 }
 
-absl::Status Submodel::Pin(absl::Span<const Lease> leases) {
+absl::Status Submodel::Pin(absl::Span<Submodel> submodels, absl::Span<const Lease> leases) {
   absl::flat_hash_map<uint64_t, const Lease*> by_uid;
   for (const Lease& lease : leases) by_uid.emplace(lease.uid().value, &lease);
+  std::vector<std::vector<Lease>> found;
+  for (const Submodel& submodel : submodels) {
+    NPUBANK_ASSIGN_OR_RETURN(found.emplace_back(), submodel.LeasesAmong(by_uid));
+  }
+  for (size_t i = 0; i < submodels.size(); ++i) submodels[i].leases_ = std::move(found[i]);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Lease>> Submodel::LeasesAmong(
+    const absl::flat_hash_map<uint64_t, const Lease*>& by_uid) const {
   std::vector<Lease> mine;
   for (size_t i = 0; i < weights_.size(); ++i) {
     const auto found = by_uid.find(weights_[i].uid.value);
@@ -62,8 +71,7 @@ absl::Status Submodel::Pin(absl::Span<const Lease> leases) {
                        " is not among the leases: load its owner"));
     mine.push_back(*found->second);
   }
-  leases_ = std::move(mine);
-  return absl::OkStatus();
+  return mine;
 }
 
 void Submodel::Unpin() {

@@ -2,7 +2,7 @@
 //
 //   NPUBANK_ASSIGN_OR_RETURN(Submodel prefill, Submodel::Load(bank, blob, "", index));
 //   NPUBANK_ASSIGN_OR_RETURN(std::vector<Lease> leases, bank->Load(prefill.owner()));
-//   NPUBANK_RETURN_IF_ERROR(prefill.Pin(leases));                     // its weights stay now
+//   NPUBANK_RETURN_IF_ERROR(Submodel::Pin({&prefill, 1}, leases));    // its weights stay now
 //   NPUBANK_RETURN_IF_ERROR(prefill.Record(device, queue, places));   // graphs made, calls recorded
 //   NPUBANK_RETURN_IF_ERROR(prefill.Run(queue));                      // as often as wanted
 //   prefill.Unpin();                                                  // its weights may leave now
@@ -19,15 +19,18 @@
 #ifndef NPUBANK_RUNTIME_SUBMODEL_H_
 #define NPUBANK_RUNTIME_SUBMODEL_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "npubank/bank/bank.h"
 #include "npubank/compiler_stub/blob/submodel_blob.h"
 #include "npubank/runtime/level_zero/commands.h"
@@ -68,9 +71,9 @@ class Submodel {
   // Calls that are bound to at least one weight.
   uint64_t closures() const;
 
-  // Keeps the leases of its weights, which are among these: of a load of its owner, and of others in
-  // any order. FailedPrecondition when one is missing; nothing has changed then.
-  absl::Status Pin(absl::Span<const Lease> leases);
+  // Each keeps the leases of its weights, which are among these: of one load of all their owners, in any
+  // order. FailedPrecondition, naming submodel and weight, when one is missing; none has changed then.
+  static absl::Status Pin(absl::Span<Submodel> submodels, absl::Span<const Lease> leases);
   // Lets go of the recorded calls, the graphs and the leases.
   void Unpin();
   absl::Status Record(std::shared_ptr<level_zero::Device> device, level_zero::CommandQueue& queue,
@@ -82,6 +85,9 @@ class Submodel {
  private:
   Submodel() = default;
   absl::Status RegisterWeights(std::shared_ptr<const SourceIndex> index);
+  // Of blob_.weights, in order.
+  absl::StatusOr<std::vector<Lease>> LeasesAmong(
+      const absl::flat_hash_map<uint64_t, const Lease*>& by_uid) const;
   absl::StatusOr<void*> Resolve(const Binding& binding, const Places& places) const;
   absl::Status RecordCall(const Call& call, const Places& places,
                           std::vector<level_zero::Graph>& graphs,
