@@ -37,6 +37,7 @@ struct SharedMemory::State {
   explicit State(Options o) : options(o) {}
 
   absl::Status Promise(uint64_t reserved, absl::string_view name);
+  uint64_t RoomToAskFor(uint64_t reserved) const;
   void ReturnPromise(uint64_t reserved);
   absl::StatusOr<Place> Take(uint64_t bytes, absl::string_view name);
   BatchPtr OpenBatch() const;
@@ -51,6 +52,7 @@ struct SharedMemory::State {
   DeviceUsage usage ABSL_GUARDED_BY(mutex);
   // Of `held_bytes` what was allocated and has no place in a segment yet.
   uint64_t promised ABSL_GUARDED_BY(mutex) = 0;
+  uint64_t unchecked ABSL_GUARDED_BY(mutex) = 0;  // allocated since `room` was asked
   absl::flat_hash_map<int, BatchPtr> batches ABSL_GUARDED_BY(mutex);  // by descriptor
   BatchPtr open ABSL_GUARDED_BY(mutex);  // where the next small tensor goes
 };
@@ -151,12 +153,20 @@ class SharedMemory::Allocation final : public DeviceAllocation {
 };
 
 absl::Status SharedMemory::State::Promise(uint64_t reserved, absl::string_view name) {
+  const uint64_t must_have_room = RoomToAskFor(reserved);
+  const uint64_t room = must_have_room > 0 ? options.room() : ~uint64_t{0};
   MutexLock lock(mutex);
-  if (reserved > options.capacity || usage.held_bytes > options.capacity - reserved) {
+  const auto refused = [&](absl::string_view why) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("no shared memory for '", name, "': ", reserved, " bytes wanted, ",
-                     usage.held_bytes, " of ", options.capacity, " in use"));
+        absl::StrCat("no shared memory for '", name, "': ", reserved, " bytes wanted, ", why));
+  };
+  if (reserved > options.capacity || usage.held_bytes > options.capacity - reserved) {
+    return refused(absl::StrCat(usage.held_bytes, " of ", options.capacity, " in use"));
   }
+  if (must_have_room > room) {
+    return refused(absl::StrCat(room, " left before the limit of memory of this process's group"));
+  }
+  unchecked = must_have_room > 0 ? 0 : unchecked + reserved;
   promised += reserved;
   usage.held_bytes += reserved;
   usage.live_bytes += reserved;
@@ -164,6 +174,15 @@ absl::Status SharedMemory::State::Promise(uint64_t reserved, absl::string_view n
   usage.peak_bytes = std::max(usage.peak_bytes, usage.live_bytes);
   usage.peak_held_bytes = std::max(usage.peak_held_bytes, usage.held_bytes);
   return absl::OkStatus();
+}
+
+// What there must be room for now, of what was promised and not written: 0, it need not be asked yet.
+uint64_t SharedMemory::State::RoomToAskFor(uint64_t reserved) const {
+  MutexLock lock(mutex);
+  const uint64_t all = promised + std::min(reserved, ~uint64_t{0} - promised);
+  const bool ask =
+      options.room && unchecked + std::min(reserved, kUncheckedBytes) >= kUncheckedBytes;
+  return ask ? all : 0;
 }
 
 void SharedMemory::State::ReturnPromise(uint64_t reserved) {

@@ -26,6 +26,7 @@
 #define NPUBANK_BANK_SERVICE_SHARED_MEMORY_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,12 +47,16 @@ class SharedMemory final : public DeviceMemory {
   static constexpr uint64_t kBatchBytes = 8 << 20;
   static constexpr uint64_t kPieceBytes = 1 << 20;
 
+  static constexpr uint64_t kUncheckedBytes = 4 << 20;
+
   struct Options {
-    // Bytes that segments may take, dead room in shared ones included. The system itself refuses
-    // nothing: over what a machine or a control group has it kills.
+    // Bytes that segments may take, dead room in shared ones included.
     uint64_t capacity = uint64_t{1} << 40;
     // Join the pages of sealed segments (huge_pages.h).
     bool huge_pages = true;
+    // How many bytes more the system gives before it kills (memory_limit.h); asked from any thread, for
+    // each kUncheckedBytes that are allocated. None: nobody knows.
+    std::function<uint64_t()> room = nullptr;
   };
 
   // ResourceExhausted when there is no thread for huge pages.

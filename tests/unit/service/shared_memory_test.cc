@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <iostream>
 #include <memory>
 #include <random>
 #include <set>
@@ -16,6 +15,7 @@
 #include "npubank/bank/books/audit.h"
 #include "npubank/lazy_tensor/sources/source.h"
 #include "npubank/tests/support/gate.h"
+#include "npubank/tests/support/repetitions.h"
 
 namespace npubank::service {
 namespace {
@@ -190,14 +190,13 @@ TEST_F(SharedMemoryTest, WhatIsFreedWhileItsPagesAreJoinedIsFree) {
 // Allocations, writes that fail, hand-outs and frees of four threads; each tensor is remembered only
 // as the value that fills it.
 TEST_F(SharedMemoryTest, ThreadsThatShareAndFreeInAnyOrderMixNothingUp) {
-  const uint32_t seed = std::random_device{}();
-  std::cout << "seed " << seed << std::endl;
+  const uint64_t seed = PrintedSeed();
   memory_ = SharedMemory::Create({.huge_pages = true}).value();
   const auto run = [&](uint32_t thread) {
-    std::mt19937 random(seed + thread);
+    std::mt19937_64 random(seed + thread);
     std::vector<std::pair<Memory, int>> tensors;
-    for (int step = 0; step < 600 && !HasFailure(); ++step) {
-      const uint32_t what = random() % 10;
+    for (int step = 0; step < Repetitions(600) && !HasFailure(); ++step) {
+      const uint64_t what = random() % 10;
       if (tensors.size() < 4 || (what < 5 && tensors.size() < 40)) {
         const uint64_t bytes = random() % 50 == 0 ? 2 << 20 : 1 + random() % 100000;
         Memory memory = memory_->Allocate(bytes, "tensor").value();
