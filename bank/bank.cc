@@ -23,15 +23,15 @@ namespace {
 // A tensor that was loaded by itself: its lease keeps its owner.
 class OwnedTensorPin final : public Lease::Pin {
  public:
-  OwnedTensorPin(Owner owner, Lease lease) : owner_(std::move(owner)), lease_(std::move(lease)) {}
-  void* address() const override { return lease_.address(); }
-  const TensorType& type() const override { return lease_.type(); }
-  Uid uid() const override { return lease_.uid(); }
-  const FileRange* file() const override { return lease_.file(); }
+  OwnedTensorPin(Owner owner, std::shared_ptr<const Lease::Pin> pin)
+      : owner_(std::move(owner)), pin_(std::move(pin)) {}
+  DeviceAllocation* memory() const override { return pin_->memory(); }
+  const TensorType& type() const override { return pin_->type(); }
+  Uid uid() const override { return pin_->uid(); }
 
  private:
   Owner owner_;
-  Lease lease_;
+  std::shared_ptr<const Lease::Pin> pin_;  // goes first
 };
 
 // What a bank has that was given none.
@@ -118,14 +118,14 @@ std::shared_ptr<Bank> Bank::Create(std::shared_ptr<DeviceMemory> memory, BankOpt
   if (memory == nullptr) memory = std::make_shared<NoDeviceMemory>();
   auto device = std::make_shared<CheckedMemory>(std::move(memory));
   auto books = std::make_shared<Books>(device, options.keep_unowned);
-  return std::shared_ptr<Bank>(new Bank(std::make_shared<Core>(
-      Core{.device = device,
-           .books = books,
-           .registry = std::make_shared<Registry>(books),
-           .sleepers = Sleepers(books),
-           .departures = Departures(books),
-           .loader = Loader(device, books, options),
-           .driver_bytes_before = UnaskedDriverBytes(*device)})));
+  return std::shared_ptr<Bank>(
+      new Bank(std::make_shared<Core>(Core{.device = device,
+                                           .books = books,
+                                           .registry = std::make_shared<Registry>(books),
+                                           .sleepers = Sleepers(books),
+                                           .departures = Departures(books),
+                                           .loader = Loader(device, books, options),
+                                           .driver_bytes_before = UnaskedDriverBytes(*device)})));
 }
 
 Owner Bank::AddOwner(absl::string_view name, OwnerOptions options) {
@@ -165,7 +165,7 @@ absl::StatusOr<Lease> Bank::Load(absl::string_view name, LazyTensor tensor,
   Owner owner = AddOwner(name);
   NPUBANK_RETURN_IF_ERROR(Register(owner, std::move(tensor), name).status());
   NPUBANK_ASSIGN_OR_RETURN(std::vector<Lease> leases, Load(owner, options));
-  return Lease(std::make_shared<OwnedTensorPin>(std::move(owner), std::move(leases.front())));
+  return Lease(std::make_shared<OwnedTensorPin>(std::move(owner), leases.front().pin()));
 }
 
 absl::Status Bank::Core::Load(absl::Span<const Owner* const> owners, const LoadOptions& options,
@@ -244,6 +244,10 @@ BankTotals Bank::Totals() const {
   totals.waits_for_room = budget.waits;
   totals.waits += budget.waits;
   return totals;
+}
+
+absl::StatusOr<TensorSnapshot> Bank::Inspect(Uid uid) const {
+  return SnapshotOf(*core_->books, uid);
 }
 
 BankSnapshot Bank::Snapshot() const { return SnapshotOf(*core_->books, *core_->device); }

@@ -44,8 +44,9 @@
 
 namespace npubank {
 
-struct AuditReport;   // bank/books/audit.h
-struct BankSnapshot;  // bank/bank_snapshot.h
+struct AuditReport;     // bank/books/audit.h
+struct BankSnapshot;    // bank/bank_snapshot.h
+struct TensorSnapshot;  // bank/bank_snapshot.h
 
 class Bank : public std::enable_shared_from_this<Bank> {
  public:
@@ -126,6 +127,10 @@ class Bank : public std::enable_shared_from_this<Bank> {
 
   // Counts, of one moment. Cost: a walk over all tensors.
   BankTotals Totals() const;
+  // What is known of one tensor at one moment: its residency, owners, leases, device bytes. Makes nothing
+  // resident and counts as no use of it. NotFound for a uid that nobody registered or everybody released.
+  // Cost: one hash look-up, and the lines in the answer.
+  absl::StatusOr<TensorSnapshot> Inspect(Uid uid) const;
   // Everything, for bank-inspect (bank/bank_snapshot.h), of one moment. Cost: as Totals.
   BankSnapshot Snapshot() const;
   // Proves the books: see bank/books/audit.h. `other_device_bytes` is what others hold through the

@@ -16,8 +16,7 @@ class PinnedTensor final : public Lease::Pin {
   PinnedTensor(std::shared_ptr<Books> books, Entry* entry)
       : books_(std::move(books)),
         entry_(entry),
-        address_(entry->memory == nullptr ? nullptr : entry->memory->address()),
-        file_(entry->memory == nullptr ? nullptr : entry->memory->file()) {}
+        memory_(entry->memory.get()) {}
   ~PinnedTensor() override {
     Books::Garbage garbage(*books_);
     MutexLock lock(books_->mutex);
@@ -25,16 +24,14 @@ class PinnedTensor final : public Lease::Pin {
     books_->Settle(*entry_, garbage);
   }
 
-  void* address() const override { return address_; }
+  DeviceAllocation* memory() const override { return memory_; }
   const TensorType& type() const override { return entry_->type; }
   Uid uid() const override { return entry_->uid; }
-  const FileRange* file() const override { return file_; }
 
  private:
   const std::shared_ptr<Books> books_;
   Entry* const entry_;
-  void* const address_;
-  const FileRange* const file_;
+  DeviceAllocation* const memory_;  // the entry's, which stays while it is leased
 };
 
 }  // namespace

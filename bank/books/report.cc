@@ -128,4 +128,21 @@ BankSnapshot SnapshotOf(const Books& books, const DeviceMemory& device) {
   return snapshot;
 }
 
+absl::StatusOr<TensorSnapshot> SnapshotOf(const Books& books, Uid uid) {
+  TensorSnapshot tensor;
+  RecipePtr recipe;  // walked after the lock
+  {
+    MutexLock lock(books.mutex);
+    const Entry* entry = books.FindEntry(uid);
+    if (entry == nullptr) {
+      return absl::NotFoundError(absl::StrCat("no tensor with uid ", uid.ToHex(),
+                                              " is registered: register it, then ask again"));
+    }
+    tensor = Describe(*entry);
+    recipe = entry->recipe;
+  }
+  if (recipe != nullptr) tensor.source_bytes = recipe->SourceBytes();
+  return tensor;
+}
+
 }  // namespace npubank

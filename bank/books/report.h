@@ -11,6 +11,8 @@ namespace npubank {
 
 BankTotals TotalsOf(const Books& books);
 BankSnapshot SnapshotOf(const Books& books, const DeviceMemory& device);
+// Of one tensor; NotFound where it is not known.
+absl::StatusOr<TensorSnapshot> SnapshotOf(const Books& books, Uid uid);
 
 }  // namespace npubank
 

@@ -156,7 +156,7 @@ absl::Status Producer::ProduceOp(const ConstantOp& op, const Recipe& recipe, con
     return absl::OkStatus();
   }
   const Block block(*this, Share(recipe));
-  return ReadBox(StoredTensor{source, op.offset, shape, bits}, box, block.bytes(), target);
+  return ReadBox(TensorInSource{source, op.offset, shape, bits}, box, block.bytes(), target);
 }
 
 absl::Status Producer::ProduceOp(const ConcatOp& op, const Recipe& recipe, const Box& box,

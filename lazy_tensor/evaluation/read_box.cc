@@ -54,7 +54,7 @@ Plan CheapestLevel(const Box& box, const AxisValues& strides, int bits, int64_t 
 
 class BoxReader {
  public:
-  BoxReader(const StoredTensor& tensor, const Box& box, absl::Span<std::byte> scratch,
+  BoxReader(const TensorInSource& tensor, const Box& box, absl::Span<std::byte> scratch,
             const Target& target)
       : tensor_(tensor),
         box_(box),
@@ -135,7 +135,7 @@ class BoxReader {
                                {out, static_cast<size_t>(end - begin)});
   }
 
-  const StoredTensor& tensor_;
+  const TensorInSource& tensor_;
   const Box& box_;
   const absl::Span<std::byte> scratch_;
   const Target& target_;
@@ -145,7 +145,7 @@ class BoxReader {
 
 }  // namespace
 
-absl::Status ReadBox(const StoredTensor& tensor, const Box& box, absl::Span<std::byte> scratch,
+absl::Status ReadBox(const TensorInSource& tensor, const Box& box, absl::Span<std::byte> scratch,
                      const Target& target) {
   return BoxReader(tensor, box, scratch, target).Read();
 }

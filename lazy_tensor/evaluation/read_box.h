@@ -19,7 +19,7 @@
 namespace npubank {
 
 // A row-major tensor at a byte of a source.
-struct StoredTensor {
+struct TensorInSource {
   const Source& source;
   uint64_t offset = 0;
   const Shape& shape;
@@ -27,7 +27,7 @@ struct StoredTensor {
 };
 
 // `scratch` holds at least 16 bytes; the more, the longer the reads.
-absl::Status ReadBox(const StoredTensor& tensor, const Box& box, absl::Span<std::byte> scratch,
+absl::Status ReadBox(const TensorInSource& tensor, const Box& box, absl::Span<std::byte> scratch,
                      const Target& target);
 
 }  // namespace npubank

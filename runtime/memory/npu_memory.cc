@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdio>
 #include <cstring>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/base/log.h"
 #include "npubank/lazy_tensor/base/mutex.h"
 #include "npubank/lazy_tensor/base/range.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
@@ -36,7 +36,7 @@ void SayOnce(absl::string_view message) {
     MutexLock lock(mutex);
     if (!said.insert(std::string(message)).second) return;
   }
-  std::fprintf(stderr, "npubank: %s\n", std::string(message).c_str());
+  Log(message);
 }
 
 // What has been said, each thing once, and to whom.

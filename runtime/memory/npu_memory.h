@@ -52,7 +52,7 @@ struct NpuMemoryOptions {
   // is allocated lies at multiples of 64 at least.
   std::optional<uint64_t> argument_alignment = std::nullopt;
   // Told of each thing that the driver lacks, once: in Create, or by the first Import that it
-  // refuses, on that thread. By default a line on stderr, each once per process.
+  // refuses, on that thread. By default Log (lazy_tensor/base/log.h), each once per process.
   std::function<void(absl::string_view)> notice = nullptr;
 };
 
