@@ -1,4 +1,4 @@
-# What every target of the project is built with, and short ways to declare libraries and tests.
+# What every target is built with, and short ways to declare libraries and tests.
 
 # Every include begins with npubank/, so that nobody's own "bank/bank.h" is mistaken for one of ours: the source
 # folder goes by that name in the build folder, and what flatc generates lies beside it in the same shape.
@@ -6,8 +6,19 @@ file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include)
 file(CREATE_LINK ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include/npubank SYMBOLIC)
 set(NPUBANK_GENERATED_DIR ${PROJECT_BINARY_DIR}/generated)
 
+# What whoever uses a library is given: where its headers are, and that they are C++20.
+add_library(npubank_headers INTERFACE)
+target_include_directories(npubank_headers INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include> $<BUILD_INTERFACE:${NPUBANK_GENERATED_DIR}>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_compile_features(npubank_headers INTERFACE cxx_std_20)
+set_target_properties(npubank_headers PROPERTIES EXPORT_NAME headers)
+add_library(npubank::headers ALIAS npubank_headers)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/version.h.in ${NPUBANK_GENERATED_DIR}/npubank/version.h @ONLY)
+
+# What the project's own sources are built with, and nobody else's: warnings and sanitizers.
 add_library(npubank_options INTERFACE)
-target_include_directories(npubank_options INTERFACE ${PROJECT_BINARY_DIR}/include ${NPUBANK_GENERATED_DIR})
+target_link_libraries(npubank_options INTERFACE npubank_headers)
 target_compile_options(npubank_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
 if(NPUBANK_WERROR)
   target_compile_options(npubank_options INTERFACE -Werror)
@@ -36,12 +47,20 @@ function(npubank_schemas name)
   endforeach()
 endfunction()
 
-# npubank_library(NAME SOURCES a.cc ... SCHEMAS x.fbs ... DEPS target ...): a static library.
+# npubank_library(NAME [INTERNAL] SOURCES a.cc ... SCHEMAS x.fbs ... DEPS target ...): a static library, which others
+# link as npubank::NAME, without its npubank_. Those of the rooms are installed, but for INTERNAL ones.
 function(npubank_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;SCHEMAS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "INTERNAL" "" "SOURCES;SCHEMAS;DEPS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
-  target_link_libraries(${name} PUBLIC npubank_options ${ARG_DEPS})
+  target_link_libraries(${name} PUBLIC npubank_headers ${ARG_DEPS} PRIVATE $<BUILD_INTERFACE:npubank_options>)
   npubank_schemas(${name} ${ARG_SCHEMAS})
+  string(REGEX REPLACE "^npubank_" "" short ${name})
+  add_library(npubank::${short} ALIAS ${name})
+  set_target_properties(${name} PROPERTIES EXPORT_NAME ${short})
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  if(NOT ARG_INTERNAL AND NOT folder MATCHES "^(tools|tests)")
+    set_property(GLOBAL APPEND PROPERTY NPUBANK_INSTALLED ${name})
+  endif()
 endfunction()
 
 # npubank_test(NAME SOURCES a_test.cc ... [SCHEMAS x.fbs ...] DEPS target ... [LABELS x] [ENVIRONMENT A=B ...])
@@ -56,7 +75,7 @@ function(npubank_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${NPUBANK_TEST_SECONDS} LABELS "${ARG_LABELS}" ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()
 
-# npubank_benchmark(NAME SOURCES a_benchmark.cc DEPS ...): built with everything, run by hand.
+# npubank_benchmark(NAME SOURCES a_benchmark.cc DEPS ...): built with the tests, run by hand.
 function(npubank_benchmark name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})

@@ -39,16 +39,21 @@ std::filesystem::path OwnFolder() {
   return self.parent_path();
 }
 
+// Beside the program, as it is built; then where it is installed, from a program in bin and from a library; last where
+// this library was to be installed, for somebody else's program.
 absl::StatusOr<std::string> FindSoftwareNpu() {
   const std::filesystem::path folder = OwnFolder();
-  for (const auto& candidate :
-       {folder / kSoftwareNpu, folder.parent_path() / "lib" / kSoftwareNpu}) {
+  for (const auto& place :
+       {folder, folder.parent_path() / NPUBANK_INSTALL_LIBDIR / "npubank", folder / "npubank",
+        std::filesystem::path(NPUBANK_INSTALL_FULL_LIBDIR) / "npubank"}) {
     std::error_code error;
-    if (std::filesystem::exists(candidate, error)) return candidate.string();
+    if (std::filesystem::exists(place / kSoftwareNpu, error)) return place / kSoftwareNpu;
   }
   return absl::NotFoundError(absl::StrCat("the software NPU's driver ", kSoftwareNpu, " is not in ",
                                           folder.string(),
-                                          ": build target ze_software_npu, or set ", kAltDrivers));
+                                          " nor where npubank's tools are installed: build target "
+                                          "ze_software_npu, install them, or set ",
+                                          kAltDrivers));
 }
 
 struct Unload {

@@ -1,4 +1,5 @@
-// What every strategy of device memory must do, whatever the driver lets it.
+// What every strategy of device memory must do beside what any device memory must (bank/device_memory_suite.h),
+// whatever the driver lets it.
 #include <gtest/gtest.h>
 
 #include <cstdint>

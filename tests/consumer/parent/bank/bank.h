@@ -1,0 +1,4 @@
+#pragma once
+namespace parent {
+inline constexpr int kBank = 1;
+}

@@ -1,0 +1,4 @@
+#pragma once
+namespace parent {
+inline constexpr int kSubmodel = 2;
+}
