@@ -3,7 +3,7 @@
 
 get_property(libraries GLOBAL PROPERTY NPUBANK_INSTALLED)
 
-# All of it, for who does not choose.
+# All of it in C++, for who does not choose.
 add_library(npubank_all INTERFACE)
 target_link_libraries(npubank_all INTERFACE ${libraries})
 set_target_properties(npubank_all PROPERTIES EXPORT_NAME npubank)
@@ -14,8 +14,11 @@ if(NOT NPUBANK_INSTALL)
 endif()
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/npubank)
-install(TARGETS ${libraries} npubank_all npubank_headers EXPORT npubank-targets
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
+install(TARGETS ${libraries} npubank_all npubank_headers npubank_c EXPORT npubank-targets
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev NAMELINK_COMPONENT dev)
+install(DIRECTORY runtime/python/npubank DESTINATION ${CMAKE_INSTALL_LIBDIR}/python3/dist-packages COMPONENT dev
+  FILES_MATCHING PATTERN "*.py")
 install(EXPORT npubank-targets NAMESPACE npubank:: DESTINATION ${package_folder} COMPONENT dev)
 install(DIRECTORY lazy_tensor bank compiler_stub runtime DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/npubank COMPONENT dev
   FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE PATTERN software_npu EXCLUDE)
@@ -53,7 +56,8 @@ list(TRANSFORM libraries PREPEND "-l" OUTPUT_VARIABLE NPUBANK_LIBRARIES)
 list(JOIN NPUBANK_LIBRARIES " " NPUBANK_LIBRARIES)
 file(RELATIVE_PATH NPUBANK_PREFIX_FROM_PKGCONFIG /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/npubank.pc.in ${PROJECT_BINARY_DIR}/npubank.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/npubank.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
+configure_file(cmake/npubank-c.pc.in ${PROJECT_BINARY_DIR}/npubank-c.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/npubank.pc ${PROJECT_BINARY_DIR}/npubank-c.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "the authors of npubank <npubank@localhost>")
