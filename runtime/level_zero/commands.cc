@@ -76,6 +76,12 @@ absl::Status CommandList::AppendGraph(GraphHandle graph) {
       "pfnAppendGraphExecute");
 }
 
+absl::Status CommandList::AppendGraphInitialize(GraphHandle graph) {
+  return ZeStatus(
+      device_->graphs()->pfnAppendGraphInitialize(list_.get(), graph, nullptr, 0, nullptr),
+      "pfnAppendGraphInitialize");
+}
+
 absl::Status CommandList::Close() {
   return ZeStatus(zeCommandListClose(list_.get()), "zeCommandListClose");
 }

@@ -36,6 +36,8 @@ class CommandList {
   absl::Status AppendCopy(void* to, const void* from, size_t bytes);
   absl::Status AppendBarrier();
   absl::Status AppendGraph(GraphHandle graph);
+  // What a graph may need once, before it is first executed (Graph::Initialize says whether).
+  absl::Status AppendGraphInitialize(GraphHandle graph);
   absl::Status Close();
   // Blocks until the last submission is done, whether well or not; OK at once when there was none.
   absl::Status Wait();

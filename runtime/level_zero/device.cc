@@ -69,6 +69,15 @@ absl::StatusOr<Found> FindNpu(DeviceChoice choice) {
   return NoNpu(choice);
 }
 
+// A driver that will not say is taken for one of the first version.
+uint32_t AskGraphVersion(const GraphExtension& graphs, ze_device_handle_t device) {
+  DeviceGraphProperties properties;
+  if (graphs.pfnDeviceGetGraphProperties == nullptr ||
+      graphs.pfnDeviceGetGraphProperties(device, &properties) != ZE_RESULT_SUCCESS)
+    return GraphVersion(1, 0);
+  return properties.graphExtensionVersion;
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Device>> Device::Open(DeviceChoice choice) {
@@ -84,6 +93,8 @@ absl::StatusOr<std::shared_ptr<Device>> Device::Open(DeviceChoice choice) {
   NPUBANK_RETURN_IF_ERROR(ZeStatus(zeContextCreate(found.driver, &desc, device->context_.Receive()),
                                    "zeContextCreate"));
   device->graphs_ = FindExtension<GraphExtension>(found.driver, kGraphExtensionName);
+  if (device->graphs_ != nullptr)
+    device->graph_version_ = AskGraphVersion(*device->graphs_, found.device);
   device->software_ = Software(found.driver);
   return device;
 }
@@ -95,7 +106,7 @@ uint64_t Device::argument_alignment() const {
 }
 
 absl::StatusOr<uint64_t> Device::AllocatedBytes() const {
-  if (!graphs_ || !graphs_->pfnQueryContextMemory)
+  if (graph_version_ < GraphVersion(1, 5) || !graphs_->pfnQueryContextMemory)
     return absl::UnimplementedError("this driver cannot be asked how much memory a context holds");
   GraphMemoryQuery query;
   NPUBANK_RETURN_IF_ERROR(ZeStatus(

@@ -38,6 +38,8 @@ class Device {
   ze_context_handle_t context() const { return context_.get(); }
   // Null where the driver has none.
   const GraphExtension* graphs() const { return graphs_; }
+  // Which entries that table has: GraphVersion(1, 5) and so on; 0 where there is none.
+  uint32_t graph_version() const { return graph_version_; }
   // Null on hardware.
   const SoftwareNpuExtension* software() const { return software_; }
 
@@ -56,6 +58,7 @@ class Device {
   ze_device_handle_t device_ = nullptr;
   ContextHandle context_;
   const GraphExtension* graphs_ = nullptr;
+  uint32_t graph_version_ = 0;
   const SoftwareNpuExtension* software_ = nullptr;
 };
 

@@ -1,12 +1,13 @@
-// The graph extension of NPU drivers ("ZE_extension_graph", binary interface of version 1.12, of which
-// this project calls what 1.5 has), as far as this project uses it. The distribution's Level Zero headers do not declare it.
+// The graph extension of NPU drivers ("ZE_extension_graph", binary interface of version 1.12), as far as this
+// project uses it. The distribution's Level Zero headers do not declare it.
 //
 //   void* table = nullptr;
 //   zeDriverGetExtensionFunctionAddress(driver, kGraphExtensionName, &table);
 //   auto* graphs = static_cast<GraphExtension*>(table);
 //
 // Layouts are those of the driver's C interface: natural alignment, the order of entries is the
-// interface. Used by the runtime (caller) and by the software NPU (implementer); nobody else
+// interface. A driver of an older version has a shorter table: entries after those of the version that
+// pfnDeviceGetGraphProperties tells are not there to be read (Device::graph_version). Used by the runtime (caller) and by the software NPU (implementer); nobody else
 // includes ze_api.h.
 #ifndef NPUBANK_RUNTIME_LEVEL_ZERO_GRAPH_EXTENSION_H_
 #define NPUBANK_RUNTIME_LEVEL_ZERO_GRAPH_EXTENSION_H_
@@ -19,8 +20,6 @@
 namespace npubank::level_zero {
 
 inline constexpr char kGraphExtensionName[] = "ZE_extension_graph";
-// The version that this table is of.
-inline constexpr uint32_t kGraphExtensionVersion = (1u << 16) | 12u;  // 1.12
 
 using GraphHandle = struct OpaqueGraph*;
 using GraphBuildLogHandle = struct OpaqueGraphBuildLog*;
@@ -31,6 +30,11 @@ inline constexpr uint32_t kStructureGraphProperties = 3;
 inline constexpr uint32_t kStructureGraphArgumentProperties = 4;
 
 inline constexpr uint32_t kGraphFormatNative = 1;
+
+// A version as the extension writes it.
+constexpr uint32_t GraphVersion(uint32_t major, uint32_t minor) { return major << 16 | minor; }
+// The version that this table is of.
+inline constexpr uint32_t kGraphExtensionVersion = GraphVersion(1, 12);
 
 struct GraphDesc {
   uint32_t stype = kStructureGraphDesc;
@@ -45,6 +49,25 @@ struct GraphProperties {
   uint32_t stype = kStructureGraphProperties;
   void* pNext = nullptr;
   uint32_t numGraphArgs = 0;
+};
+
+// What must be done once before a graph's first execution: bits.
+inline constexpr uint32_t kGraphStageCommandList = 1;  // pfnAppendGraphInitialize
+inline constexpr uint32_t kGraphStageInitialize = 2;   // pfnGraphInitialize
+
+struct GraphProperties2 {
+  uint32_t stype = kStructureGraphProperties;
+  void* pNext = nullptr;
+  uint32_t numGraphArgs = 0;
+  uint32_t initStageRequired = 0;
+};
+
+struct GraphProperties3 {
+  uint32_t stype = kStructureGraphProperties;
+  void* pNext = nullptr;
+  uint32_t numGraphArgs = 0;
+  uint32_t initStageRequired = 0;
+  uint32_t flags = 0;
 };
 
 inline constexpr uint32_t kGraphArgumentInput = 0;
@@ -90,6 +113,25 @@ struct GraphArgumentProperties {
   uint32_t deviceLayout = 0;
 };
 
+// What later entries tell about an argument beyond that.
+struct GraphArgumentProperties2 {
+  GraphArgumentProperties first;
+  float quantizationScale = 1;
+  uint8_t quantizationZero = 0;
+};
+
+inline constexpr int kGraphTensorNames = 32;
+
+struct GraphArgumentProperties3 {
+  GraphArgumentProperties first;
+  float quantizationScale = 1;
+  uint8_t quantizationZero = 0;
+  uint32_t rank = 0;
+  char friendlyName[kGraphArgumentMaxName] = {};
+  char tensorNames[kGraphTensorNames][kGraphArgumentMaxName] = {};
+  uint32_t tensorNameCount = 0;
+};
+
 struct DeviceGraphProperties {
   uint32_t stype = kStructureDeviceGraphProperties;
   void* pNext = nullptr;
@@ -109,8 +151,8 @@ struct GraphMemoryQuery {
   uint64_t allocated = 0;  // bytes it has
 };
 
-// The table, in the interface's order: up to pfnQueryContextMemory it is that of 1.5. Entries that are
-// no functions here have types that this project does not need.
+// The table, in the interface's order, each version's entries behind those of the one before. Entries
+// that are no functions here have types that this project does not need.
 struct GraphExtension {
   ze_result_t(ZE_APICALL* pfnCreate)(ze_context_handle_t, ze_device_handle_t, const GraphDesc*,
                                      GraphHandle*);
@@ -127,9 +169,14 @@ struct GraphExtension {
                                                  ze_event_handle_t*);
   ze_result_t(ZE_APICALL* pfnGetNativeBinary)(GraphHandle, size_t*, uint8_t*);
   ze_result_t(ZE_APICALL* pfnDeviceGetGraphProperties)(ze_device_handle_t, DeviceGraphProperties*);
+  // 1.1
   void* pfnGraphGetArgumentMetadata;
-  void* pfnGetArgumentProperties2;
-  void* pfnGetArgumentProperties3;
+  ze_result_t(ZE_APICALL* pfnGetArgumentProperties2)(GraphHandle, uint32_t,
+                                                     GraphArgumentProperties2*);
+  // 1.2
+  ze_result_t(ZE_APICALL* pfnGetArgumentProperties3)(GraphHandle, uint32_t,
+                                                     GraphArgumentProperties3*);
+  // 1.3, 1.4 and 1.5
   void* pfnQueryNetworkCreate;
   void* pfnQueryNetworkDestroy;
   void* pfnQueryNetworkGetSupportedLayers;
@@ -138,14 +185,17 @@ struct GraphExtension {
   void* pfnQueryNetworkCreate2;
   ze_result_t(ZE_APICALL* pfnQueryContextMemory)(ze_context_handle_t, uint32_t type,
                                                  GraphMemoryQuery*);
+  // 1.6 and 1.7
   void* pfnDeviceGetGraphProperties2;
   void* pfnGetNativeBinary2;
-  void* pfnGetProperties2;
-  void* pfnGraphInitialize;
+  // 1.8
+  ze_result_t(ZE_APICALL* pfnGetProperties2)(GraphHandle, GraphProperties2*);
+  ze_result_t(ZE_APICALL* pfnGraphInitialize)(GraphHandle);
+  // 1.11 and 1.12
   void* pfnCompilerGetSupportedOptions;
   void* pfnCompilerIsOptionSupported;
   void* pfnCreate3;
-  void* pfnGetProperties3;
+  ze_result_t(ZE_APICALL* pfnGetProperties3)(GraphHandle, GraphProperties3*);
   void* pfnBuildLogGetString2;
   void* pfnBuildLogDestroy;
 };

@@ -21,13 +21,38 @@ GraphPrecision PrecisionOf(ElementType element) {
       return GraphPrecision::kF16;
     case ElementType::kBF16:
       return GraphPrecision::kBF16;
+    case ElementType::kF64:
+      return GraphPrecision::kF64;
+    case ElementType::kF8E4M3:
+      return GraphPrecision::kF8E4M3;
+    case ElementType::kF8E5M2:
+      return GraphPrecision::kF8E5M2;
+    case ElementType::kI64:
+      return GraphPrecision::kI64;
     case ElementType::kI32:
       return GraphPrecision::kI32;
+    case ElementType::kI16:
+      return GraphPrecision::kI16;
+    case ElementType::kI8:
+      return GraphPrecision::kI8;
+    case ElementType::kI4:
+      return GraphPrecision::kI4;
+    case ElementType::kU64:
+      return GraphPrecision::kU64;
+    case ElementType::kU32:
+      return GraphPrecision::kU32;
+    case ElementType::kU16:
+      return GraphPrecision::kU16;
     case ElementType::kU8:
       return GraphPrecision::kU8;
-    default:
-      return GraphPrecision::kUnknown;
+    case ElementType::kU4:
+      return GraphPrecision::kU4;
+    case ElementType::kNF4:
+      return GraphPrecision::kNF4;
+    case ElementType::kBool:
+      return GraphPrecision::kBoolean;
   }
+  return GraphPrecision::kUnknown;
 }
 
 // How the extension numbers the types of its metadata.
@@ -92,28 +117,28 @@ ze_result_t GraphGetArgumentProperties(level_zero::GraphHandle handle, uint32_t 
 }
 
 ze_result_t GraphGetArgumentProperties2(level_zero::GraphHandle handle, uint32_t index,
-                                        GraphArgumentProperties2* properties) {
+                                        level_zero::GraphArgumentProperties2* properties) {
   FunctionArgument argument;
   const ze_result_t result = FindArgument(handle, index, properties, &argument);
   if (result != ZE_RESULT_SUCCESS) return result;
   Describe(argument, &properties->first);
-  properties->quantization_scale = 1;
-  properties->quantization_zero = 0;
+  properties->quantizationScale = 1;
+  properties->quantizationZero = 0;
   return ZE_RESULT_SUCCESS;
 }
 
 ze_result_t GraphGetArgumentProperties3(level_zero::GraphHandle handle, uint32_t index,
-                                        GraphArgumentProperties3* properties) {
+                                        level_zero::GraphArgumentProperties3* properties) {
   FunctionArgument argument;
   const ze_result_t result = FindArgument(handle, index, properties, &argument);
   if (result != ZE_RESULT_SUCCESS) return result;
   Describe(argument, &properties->first);
-  properties->quantization_scale = 1;
-  properties->quantization_zero = 0;
+  properties->quantizationScale = 1;
+  properties->quantizationZero = 0;
   properties->rank = static_cast<uint32_t>(argument.type.shape().rank());
-  SetName(properties->friendly_name, argument.name);
-  SetName(properties->tensor_names[0], argument.name);
-  properties->tensor_name_count = 1;
+  SetName(properties->friendlyName, argument.name);
+  SetName(properties->tensorNames[0], argument.name);
+  properties->tensorNameCount = 1;
   return ZE_RESULT_SUCCESS;
 }
 

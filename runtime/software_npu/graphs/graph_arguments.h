@@ -13,25 +13,6 @@
 
 namespace npubank::software_npu {
 
-// What later entries tell about an argument beyond GraphArgumentProperties.
-struct GraphArgumentProperties2 {
-  level_zero::GraphArgumentProperties first;
-  float quantization_scale;
-  uint8_t quantization_zero;
-};
-
-inline constexpr int kGraphTensorNames = 32;
-
-struct GraphArgumentProperties3 {
-  level_zero::GraphArgumentProperties first;
-  float quantization_scale;
-  uint8_t quantization_zero;
-  uint32_t rank;
-  char friendly_name[level_zero::kGraphArgumentMaxName];
-  char tensor_names[kGraphTensorNames][level_zero::kGraphArgumentMaxName];
-  uint32_t tensor_name_count;
-};
-
 inline constexpr int kGraphMetadataDims = 8;
 
 struct GraphArgumentMetadata {
@@ -42,7 +23,7 @@ struct GraphArgumentMetadata {
   uint32_t data_type;
   uint64_t shape[kGraphMetadataDims];
   uint32_t rank;
-  char tensor_names[kGraphTensorNames][level_zero::kGraphArgumentMaxName];
+  char tensor_names[level_zero::kGraphTensorNames][level_zero::kGraphArgumentMaxName];
   uint32_t tensor_name_count;
   char input_name[level_zero::kGraphArgumentMaxName];
 };
@@ -50,9 +31,9 @@ struct GraphArgumentMetadata {
 ze_result_t GraphGetArgumentProperties(level_zero::GraphHandle handle, uint32_t index,
                                        level_zero::GraphArgumentProperties* properties);
 ze_result_t GraphGetArgumentProperties2(level_zero::GraphHandle handle, uint32_t index,
-                                        GraphArgumentProperties2* properties);
+                                        level_zero::GraphArgumentProperties2* properties);
 ze_result_t GraphGetArgumentProperties3(level_zero::GraphHandle handle, uint32_t index,
-                                        GraphArgumentProperties3* properties);
+                                        level_zero::GraphArgumentProperties3* properties);
 ze_result_t GraphGetArgumentMetadata(level_zero::GraphHandle handle, uint32_t index,
                                      GraphArgumentMetadata* metadata);
 

@@ -89,17 +89,25 @@ ze_result_t GraphGetProperties(level_zero::GraphHandle handle,
   return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t GraphGetProperties2(level_zero::GraphHandle handle, GraphProperties3* properties) {
+// The second structure is how the third begins.
+template <class Properties>
+ze_result_t TellProperties(level_zero::GraphHandle handle, Properties* properties) {
   const std::shared_ptr<Graph> graph = Live<Graph>().Find(handle);
   if (graph == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_HANDLE;
   if (properties == nullptr) return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
-  properties->arguments = static_cast<uint32_t>(graph->function().arguments.size());
-  properties->stages = 0;
+  properties->numGraphArgs = static_cast<uint32_t>(graph->function().arguments.size());
+  properties->initStageRequired = 0;
   return ZE_RESULT_SUCCESS;
 }
 
-ze_result_t GraphGetProperties3(level_zero::GraphHandle handle, GraphProperties3* properties) {
-  const ze_result_t result = GraphGetProperties2(handle, properties);
+ze_result_t GraphGetProperties2(level_zero::GraphHandle handle,
+                                level_zero::GraphProperties2* properties) {
+  return TellProperties(handle, properties);
+}
+
+ze_result_t GraphGetProperties3(level_zero::GraphHandle handle,
+                                level_zero::GraphProperties3* properties) {
+  const ze_result_t result = TellProperties(handle, properties);
   if (result == ZE_RESULT_SUCCESS) properties->flags = kGraphPreCompiled;
   return result;
 }
@@ -283,8 +291,8 @@ const level_zero::GraphExtension& GetGraphExtension() {
       kSureEntry<"pfnGetNativeBinary", &GraphGetNativeBinary>,
       kSureEntry<"pfnDeviceGetGraphProperties", &GraphDeviceGetProperties>,
       Untyped(kSureEntry<"pfnGraphGetArgumentMetadata", &GraphGetArgumentMetadata>),
-      Untyped(kSureEntry<"pfnGetArgumentProperties2", &GraphGetArgumentProperties2>),
-      Untyped(kSureEntry<"pfnGetArgumentProperties3", &GraphGetArgumentProperties3>),
+      kSureEntry<"pfnGetArgumentProperties2", &GraphGetArgumentProperties2>,
+      kSureEntry<"pfnGetArgumentProperties3", &GraphGetArgumentProperties3>,
       Untyped(kSureEntry<"pfnQueryNetworkCreate", &GraphQueryNetworkCreate>),
       Untyped(kSureEntry<"pfnQueryNetworkDestroy", &GraphQueryNetworkDestroy>),
       Untyped(
@@ -296,12 +304,12 @@ const level_zero::GraphExtension& GetGraphExtension() {
       kSureEntry<"pfnQueryContextMemory", &GraphQueryContextMemory>,
       Untyped(kSureEntry<"pfnDeviceGetGraphProperties2", &GraphDeviceGetProperties2>),
       Untyped(kSureEntry<"pfnGetNativeBinary2", &GraphGetNativeBinary2>),
-      Untyped(kSureEntry<"pfnGetProperties2", &GraphGetProperties2>),
-      Untyped(kEntry<"pfnGraphInitialize", &GraphInitialize>),
+      kSureEntry<"pfnGetProperties2", &GraphGetProperties2>,
+      kEntry<"pfnGraphInitialize", &GraphInitialize>,
       Untyped(kSureEntry<"pfnCompilerGetSupportedOptions", &CompilerGetSupportedOptions>),
       Untyped(kSureEntry<"pfnCompilerIsOptionSupported", &CompilerIsOptionSupported>),
       Untyped(kEntry<"pfnCreate3", &GraphCreate3>),
-      Untyped(kSureEntry<"pfnGetProperties3", &GraphGetProperties3>),
+      kSureEntry<"pfnGetProperties3", &GraphGetProperties3>,
       Untyped(kSureEntry<"pfnBuildLogGetString2", &GraphBuildLogGetString2>),
       Untyped(kSureEntry<"pfnBuildLogDestroy", &GraphBuildLogDestroy>),
   };

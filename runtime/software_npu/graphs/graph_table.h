@@ -25,14 +25,6 @@ struct DeviceGraphProperties2 {
 // Where a graph came from.
 inline constexpr uint32_t kGraphPreCompiled = 4;
 
-struct GraphProperties3 {
-  uint32_t stype;
-  void* pNext;
-  uint32_t arguments;
-  uint32_t stages;  // of initialization that are required; here the second structure ends
-  uint32_t flags;
-};
-
 const level_zero::GraphExtension& GetGraphExtension();
 
 }  // namespace npubank::software_npu

@@ -202,10 +202,12 @@ void AddGraphs(std::vector<DriverEntry>& entries, const level_zero::GraphExtensi
   AddEntry(entries, "pfnGetNativeBinary", graphs.pfnGetNativeBinary);
   AddEntry(entries, "pfnDeviceGetGraphProperties", graphs.pfnDeviceGetGraphProperties);
   using Ask = ze_result_t (*)(level_zero::GraphHandle, uint64_t*);
-  for (void* ask : {graphs.pfnGetProperties2, graphs.pfnGetProperties3})
+  for (void* ask : {reinterpret_cast<void*>(graphs.pfnGetProperties2),
+                    reinterpret_cast<void*>(graphs.pfnGetProperties3)})
     AddEntry(entries, "later graph properties", reinterpret_cast<Ask>(ask));
-  for (void* tell : {graphs.pfnGraphGetArgumentMetadata, graphs.pfnGetArgumentProperties2,
-                     graphs.pfnGetArgumentProperties3}) {
+  for (void* tell : {graphs.pfnGraphGetArgumentMetadata,
+                     reinterpret_cast<void*>(graphs.pfnGetArgumentProperties2),
+                     reinterpret_cast<void*>(graphs.pfnGetArgumentProperties3)}) {
     AddEntry(entries, "later properties", reinterpret_cast<Tell>(tell));
   }
   using Create = decltype(graphs.pfnCreate);

@@ -252,7 +252,8 @@ TEST_F(GraphTest, LaterEntriesTellTheSameOfArguments) {
   GraphArgumentProperties first;
   ASSERT_EQ(graphs_->pfnGetArgumentProperties(graph, 1, &first), ZE_RESULT_SUCCESS);
   // The later structures begin as the first does and are longer: here, than any of them.
-  for (void* entry : {graphs_->pfnGetArgumentProperties2, graphs_->pfnGetArgumentProperties3}) {
+  for (void* entry : {reinterpret_cast<void*>(graphs_->pfnGetArgumentProperties2),
+                      reinterpret_cast<void*>(graphs_->pfnGetArgumentProperties3)}) {
     std::vector<uint64_t> room(4096);
     ASSERT_EQ(reinterpret_cast<Get>(entry)(graph, 1, room.data()), ZE_RESULT_SUCCESS);
     auto* const later = reinterpret_cast<GraphArgumentProperties*>(room.data());
