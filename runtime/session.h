@@ -40,8 +40,8 @@
 #ifndef NPUBANK_RUNTIME_SESSION_H_
 #define NPUBANK_RUNTIME_SESSION_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -50,12 +50,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "npubank/bank/bank.h"
-#include "npubank/bank/device_memory.h"
-#include "npubank/runtime/level_zero/buffer.h"
-#include "npubank/runtime/level_zero/commands.h"
-#include "npubank/runtime/memory/imported_files.h"
 #include "npubank/runtime/npu.h"
-#include "npubank/runtime/submodel.h"
+#include "npubank/runtime/submodel_group.h"
 
 namespace npubank {
 
@@ -80,67 +76,36 @@ class Session {
 
   // Allocates arena, cache and the buffers to talk through: all of them, or none; wakes the session
   // first. Idempotent.
-  absl::Status Prepare();
+  absl::Status Prepare() { return group_->Prepare(); }
   // The logits after the last of `tokens`; valid until the next Feed, Pause or Sleep.
   absl::StatusOr<absl::Span<const float>> Feed(absl::Span<const int32_t> tokens);
   // Forgets what was fed; the cache's memory stays.
   void Rewind() { position_ = 0; }
 
-  void Pause();
+  void Pause() { group_->Pause(); }
   absl::StatusOr<SleepReport> Sleep(const SleepOptions& options = {});
-  absl::Status Wake(const LoadOptions& options = {});
+  absl::Status Wake(const LoadOptions& options = {}) { return group_->Wake(options); }
 
   int64_t position() const { return position_; }
   int64_t context() const { return context_; }
-  absl::Span<const Submodel> submodels() const { return submodels_; }
+  absl::Span<const Submodel> submodels() const { return group_->submodels(); }
   // The largest of the submodels' plans.
-  uint64_t arena_bytes() const { return arena_bytes_; }
-  uint64_t cache_bytes() const { return cache_bytes_; }
+  uint64_t arena_bytes() const { return group_->arena_bytes(); }
+  uint64_t cache_bytes() const { return group_->state_bytes(); }
   // What this session holds of the DeviceMemory beside weights: arena and cache, as rounded.
-  uint64_t device_bytes() const;
+  uint64_t device_bytes() const { return group_->device_bytes(); }
 
  private:
-  struct State {
-    TensorType type;
-    uint64_t offset = 0;  // in the cache
-  };
-  // What running needs beside weights and cache; allocated together, or not at all.
-  struct Workspace {
-    std::unique_ptr<DeviceAllocation> arena;
-    level_zero::Buffer tokens;
-    level_zero::Buffer span;
-    level_zero::Buffer logits;
-    level_zero::CommandQueue queue;
-  };
-
   Session() = default;
-  absl::Status AddSubmodel(Submodel submodel);
-  absl::Status AddState(const SubmodelValue& value);
-  std::vector<const Owner*> Owners() const;
-  absl::StatusOr<std::unique_ptr<DeviceAllocation>> Allocate(uint64_t bytes,
-                                                             absl::string_view what) const;
-  absl::StatusOr<std::unique_ptr<Workspace>> MakeWorkspace() const;
-  absl::StatusOr<void*> Place(const SubmodelValue& value) const;
-  Submodel& Choose(size_t tokens);
-  absl::Status RunChunk(Submodel& submodel, absl::Span<const int32_t> tokens);
+  // The number of the submodel to run next.
+  size_t Choose(size_t tokens) const;
+  absl::Status RunChunk(size_t submodel, absl::Span<const int32_t> tokens);
 
-  std::shared_ptr<Npu> npu_;
-  std::shared_ptr<Bank> bank_;
-  std::string model_;  // in messages
   int64_t context_ = 0;
   int64_t vocabulary_ = 0;
-  int64_t largest_chunk_ = 0;
-  uint64_t arena_bytes_ = 0;
-  uint64_t cache_bytes_ = 0;
-  std::map<std::string, State> states_;
+  std::vector<uint64_t> chunks_;  // by submodel
   int64_t position_ = 0;
-  bool awake_ = false;  // every weight is leased
-
-  std::unique_ptr<DeviceAllocation> cache_;
-  std::unique_ptr<Workspace> workspace_;
-  // After the workspace, so that they go before it: their command lists refer to it.
-  std::vector<Submodel> submodels_;
-  ImportedFiles imported_;  // of the submodels' leases
+  std::unique_ptr<SubmodelGroup> group_;
 };
 
 }  // namespace npubank

@@ -1,5 +1,6 @@
 #include "npubank/runtime/submodel.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -10,32 +11,28 @@
 
 namespace npubank {
 
-absl::StatusOr<Submodel> Submodel::Load(std::shared_ptr<Bank> bank, absl::string_view blob,
-                                        absl::string_view model,
-                                        std::shared_ptr<const SourceIndex> index) {
+absl::StatusOr<Submodel> Submodel::Load(std::shared_ptr<Bank> bank, SubmodelDescription description,
+                                        absl::string_view model) {
   Submodel submodel;
   submodel.bank_ = std::move(bank);
-  NPUBANK_ASSIGN_OR_RETURN(submodel.blob_, ReadSubmodelBlob(blob));
+  submodel.description_ = std::move(description);
+  const std::string what = absl::StrCat("submodel ", submodel.name());
+  NPUBANK_RETURN_IF_ERROR(Annotate(submodel.description_.Check(), what));
+  const RecipeList* recipes = submodel.description_.recipes.get();
   submodel.owner_ = submodel.bank_->AddOwner(
       model.empty() ? submodel.name() : absl::StrCat(model, "/", submodel.name()),
-      {.index = index});
-  absl::Status status = submodel.RegisterWeights(std::move(index));
-  if (!status.ok()) return Annotate(status, absl::StrCat("submodel ", submodel.name()));
+      {.index = recipes == nullptr ? nullptr : recipes->index()});
+  NPUBANK_RETURN_IF_ERROR(Annotate(submodel.RegisterWeights(), what));
   return submodel;
 }
 
-absl::Status Submodel::RegisterWeights(std::shared_ptr<const SourceIndex> index) {
-  NPUBANK_ASSIGN_OR_RETURN(const std::shared_ptr<const RecipeList> recipes,
-                           RecipeList::Bind(blob_.recipes, std::move(index)));
-  if (recipes->size() != blob_.weights.size())
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the blob names ", blob_.weights.size(), " weights and has recipes for ", recipes->size()));
-  for (size_t i = 0; i < recipes->size(); ++i) {
-    const uint64_t bytes = recipes->type(i).bytes();
+absl::Status Submodel::RegisterWeights() {
+  for (size_t i = 0; i < description_.weights.size(); ++i) {
+    const uint64_t bytes = description_.recipes->type(i).bytes();
     NPUBANK_ASSIGN_OR_RETURN(
         Registration registration,
-        bank_->Register(owner_, LazyTensor(Description{recipes, i}),
-                        blob_.weights[i].ToString()));
+        bank_->Register(owner_, LazyTensor(Description{description_.recipes, i}),
+                        description_.weights[i]));
     weights_.push_back({registration.uid, bytes});
     weight_bytes_ += bytes;
     if (registration.hit) ++hits_, hit_bytes_ += bytes;
@@ -44,9 +41,26 @@ absl::Status Submodel::RegisterWeights(std::shared_ptr<const SourceIndex> index)
 }
 
 uint64_t Submodel::closures() const {
-  uint64_t count = 0;
-  for (const Call& call : blob_.calls) count += call.Closure().empty() ? 0 : 1;
-  return count;
+  const auto& calls = description_.calls;
+  return std::count_if(calls.begin(), calls.end(), [](const SubmodelDescription::Call& call) {
+    return std::any_of(call.arguments.begin(), call.arguments.end(),
+                       [](const SubmodelDescription::Argument& bound) { return bound.weight; });
+  });
+}
+
+absl::Status Submodel::MakeFunctions(std::shared_ptr<level_zero::Device> device) {
+  if (!functions_.empty()) return absl::OkStatus();
+  const std::string what = absl::StrCat("submodel ", name());
+  std::vector<DriverFunction> functions;
+  for (const SubmodelDescription::Function& function : description_.functions) {
+    absl::StatusOr<DriverFunction> made =
+        DriverFunction::Create(device, function.blob, function.name);
+    if (!made.ok()) return Annotate(made.status(), what);
+    functions.push_back(*std::move(made));
+  }
+  NPUBANK_RETURN_IF_ERROR(Annotate(description_.CheckAgainstDriver(functions), what));
+  functions_ = std::move(functions);
+  return absl::OkStatus();
 }
 
 absl::Status Submodel::Pin(absl::Span<Submodel> submodels, absl::Span<const Lease> leases) {
@@ -65,10 +79,16 @@ absl::StatusOr<std::vector<Lease>> Submodel::LeasesAmong(
   std::vector<Lease> mine;
   for (size_t i = 0; i < weights_.size(); ++i) {
     const auto found = by_uid.find(weights_[i].uid.value);
+    const std::string what =
+        absl::StrCat("submodel ", name(), ": weight ", description_.weights[i]);
     if (found == by_uid.end())
       return absl::FailedPreconditionError(
-          absl::StrCat("submodel ", name(), ": weight ", blob_.weights[i].ToString(),
-                       " is not among the leases: load its owner"));
+          absl::StrCat(what, " is not among the leases: load its owner"));
+    // A hit proves the digest only; the functions were checked against the described type.
+    if (found->second->type() != description_.recipes->type(i))
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, " is ", found->second->type().ToString(), " but described as ",
+                       description_.recipes->type(i).ToString()));
     mine.push_back(*found->second);
   }
   return mine;
@@ -76,7 +96,7 @@ absl::StatusOr<std::vector<Lease>> Submodel::LeasesAmong(
 
 void Submodel::Unpin() {
   list_.reset();
-  graphs_.clear();
+  functions_.clear();
   leases_.clear();
 }
 
@@ -85,56 +105,57 @@ absl::Status Submodel::Record(std::shared_ptr<level_zero::Device> device,
   if (leases_.size() != weights_.size())
     return absl::FailedPreconditionError(
         absl::StrCat("submodel ", name(), ": pin its weights before recording its calls"));
-  std::vector<level_zero::Graph> graphs;
-  for (const SubmodelFunction& function : blob_.functions) {
-    NPUBANK_ASSIGN_OR_RETURN(level_zero::Graph graph,
-                             level_zero::Graph::Create(device, function.blob, function.name));
-    graphs.push_back(std::move(graph));
-  }
+  list_.reset();
+  NPUBANK_RETURN_IF_ERROR(MakeFunctions(std::move(device)));
+  NPUBANK_RETURN_IF_ERROR(Annotate(InitializeFunctions(queue), absl::StrCat("submodel ", name())));
   NPUBANK_ASSIGN_OR_RETURN(level_zero::CommandList list, level_zero::CommandList::Create(queue));
-  for (const Call& call : blob_.calls)
-    NPUBANK_RETURN_IF_ERROR(Annotate(RecordCall(call, places, graphs, list),
+  for (const SubmodelDescription::Call& call : description_.calls)
+    NPUBANK_RETURN_IF_ERROR(Annotate(RecordCall(call, places, list),
                                      absl::StrCat("submodel ", name(), ", call ", call.name)));
   NPUBANK_RETURN_IF_ERROR(list.Close());
-  list_.reset();  // an older one goes before the graphs it refers to
-  graphs_ = std::move(graphs);
   list_.emplace(std::move(list));
   return absl::OkStatus();
 }
 
-absl::Status Submodel::RecordCall(const Call& call, const Places& places,
-                                  std::vector<level_zero::Graph>& graphs,
-                                  level_zero::CommandList& list) const {
-  level_zero::Graph& graph = graphs[call.function];
-  const Function& function = blob_.functions[call.function].function;
+// In a list of its own, since the other one runs many times.
+absl::Status Submodel::InitializeFunctions(level_zero::CommandQueue& queue) {
+  std::vector<level_zero::GraphHandle> wanting;
+  for (DriverFunction& function : functions_) {
+    NPUBANK_ASSIGN_OR_RETURN(const bool wants_command, function.graph().Initialize());
+    if (wants_command) wanting.push_back(function.graph().handle());
+  }
+  if (wanting.empty()) return absl::OkStatus();
+  NPUBANK_ASSIGN_OR_RETURN(level_zero::CommandList list, level_zero::CommandList::Create(queue));
+  for (level_zero::GraphHandle graph : wanting)
+    NPUBANK_RETURN_IF_ERROR(list.AppendGraphInitialize(graph));
+  NPUBANK_RETURN_IF_ERROR(list.Close());
+  NPUBANK_RETURN_IF_ERROR(queue.Submit(list));
+  return list.Wait();
+}
+
+absl::Status Submodel::RecordCall(const SubmodelDescription::Call& call, const Places& places,
+                                  level_zero::CommandList& list) {
+  level_zero::Graph& graph = functions_[call.function].graph();
   for (uint32_t i = 0; i < call.arguments.size(); ++i) {
-    const Binding& binding = call.arguments[i];
-    if (binding.kind == BindingKind::kWeight &&
-        leases_[binding.index].type() != function.arguments[i].type)
-      return absl::InvalidArgumentError(
-          absl::StrCat("weight ", blob_.weights[binding.index].ToString(), " is ",
-                       leases_[binding.index].type().ToString(), " but argument ",
-                       function.arguments[i].name, " is ", function.arguments[i].type.ToString()));
-    NPUBANK_ASSIGN_OR_RETURN(void* address, Resolve(binding, places));
-    NPUBANK_RETURN_IF_ERROR(graph.SetArgument(i, address));
+    NPUBANK_ASSIGN_OR_RETURN(void* address, Resolve(call.arguments[i], places));
+    NPUBANK_RETURN_IF_ERROR(
+        Annotate(graph.SetArgument(i, address), absl::StrCat("argument ", call.arguments[i].name)));
   }
   NPUBANK_RETURN_IF_ERROR(list.AppendGraph(graph.handle()));
   return list.AppendBarrier();
 }
 
-absl::StatusOr<void*> Submodel::Resolve(const Binding& binding, const Places& places) const {
-  std::byte* arena = static_cast<std::byte*>(places.arena);
-  switch (binding.kind) {
-    case BindingKind::kWeight:
-      return leases_[binding.index].address();
-    case BindingKind::kScratch:
-      return arena + blob_.scratch_offset;
-    case BindingKind::kValue:
-      break;
+absl::StatusOr<void*> Submodel::Resolve(const SubmodelDescription::Argument& argument,
+                                        const Places& places) const {
+  if (argument.weight) return leases_[argument.index].address();
+  const SubmodelDescription::Value& value = description_.values[argument.index];
+  switch (value.placement) {
+    case SubmodelDescription::Placement::kArena:
+    case SubmodelDescription::Placement::kScratch:
+      return static_cast<std::byte*>(places.arena) + value.offset;
+    default:
+      return places.value(value);
   }
-  const SubmodelValue& value = blob_.values[binding.index];
-  if (value.placement == Placement::kArena) return arena + value.offset;
-  return places.value(value);
 }
 
 absl::Status Submodel::Run(level_zero::CommandQueue& queue) {

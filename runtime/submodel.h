@@ -1,21 +1,26 @@
-// Submodel: one compiled submodel, its closures registered in a bank, ready to be run by a session.
+// Submodel: one compiled submodel, its closures registered in a bank, ready to be run.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(Submodel prefill, Submodel::Load(bank, blob, "", index));
+//   NPUBANK_ASSIGN_OR_RETURN(Submodel prefill, Submodel::Load(bank, description, ""));
+//   NPUBANK_RETURN_IF_ERROR(prefill.MakeFunctions(device));           // the driver is asked: does it fit?
 //   NPUBANK_ASSIGN_OR_RETURN(std::vector<Lease> leases, bank->Load(prefill.owner()));
 //   NPUBANK_RETURN_IF_ERROR(Submodel::Pin({&prefill, 1}, leases));    // its weights stay now
-//   NPUBANK_RETURN_IF_ERROR(prefill.Record(device, queue, places));   // graphs made, calls recorded
+//   NPUBANK_RETURN_IF_ERROR(prefill.Record(device, queue, places));   // calls recorded
 //   NPUBANK_RETURN_IF_ERROR(prefill.Run(queue));                      // as often as wanted
 //   prefill.Unpin();                                                  // its weights may leave now
 //
-// Load registers every weight of the blob with the bank under an owner of its own, so what another
-// submodel has brought is a hit and costs nothing. They are only described (lazy_tensor.h): no recipe is
-// made and no file opened before the bank evaluates, nor for a hit ever. The index is also the way back of
-// what leaves the device.
+// Load registers every weight of the description with the bank under an owner of its own, so what
+// another submodel has brought is a hit and costs nothing. They are only described (lazy_tensor.h):
+// no recipe is made and no file opened before the bank evaluates, nor for a hit ever. The recipes'
+// index is also the way back of what leaves the device.
+//
+// MakeFunctions makes graphs of the functions, asks the driver what each takes, and refuses what
+// does not fit. Before the bank's load, a misfit costs no evaluation; Record does it where nobody
+// has.
 //
 // Ownership: owns its owner, leases, graphs and command list; dropping it releases all of them.
 // What Record was given must outlive it, or the next Unpin. Threads: one at a time. Errors: those
-// of ReadSubmodelBlob, RecipeList::Bind, the bank and the driver, naming submodel and tensor. A failed
-// Record or Pin can be tried again.
+// of SubmodelDescription, the bank and the driver, naming submodel and tensor, or call and
+// argument. A failed MakeFunctions, Record or Pin can be tried again.
 #ifndef NPUBANK_RUNTIME_SUBMODEL_H_
 #define NPUBANK_RUNTIME_SUBMODEL_H_
 
@@ -32,32 +37,29 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "npubank/bank/bank.h"
-#include "npubank/compiler_stub/blob/submodel_blob.h"
+#include "npubank/runtime/driver_function.h"
 #include "npubank/runtime/level_zero/commands.h"
-#include "npubank/runtime/level_zero/graph.h"
+#include "npubank/runtime/submodel_description.h"
 
 namespace npubank {
-
-class SourceIndex;  // lazy_tensor/sources/source_index.h
 
 class Submodel {
  public:
   // Where the values that live outside the submodel are: device addresses.
   struct Places {
-    void* arena = nullptr;  // at least blob().arena_bytes
+    void* arena = nullptr;  // at least description().arena_bytes
     // By name: inputs, outputs and states.
-    std::function<absl::StatusOr<void*>(const SubmodelValue& value)> value;
+    std::function<absl::StatusOr<void*>(const SubmodelDescription::Value& value)> value;
   };
 
-  // `model` stands in front of the owner's name; empty: just the blob's.
-  static absl::StatusOr<Submodel> Load(std::shared_ptr<Bank> bank, absl::string_view blob,
-                                       absl::string_view model,
-                                       std::shared_ptr<const SourceIndex> index);
+  // `model` stands in front of the owner's name; empty: just the submodel's.
+  static absl::StatusOr<Submodel> Load(std::shared_ptr<Bank> bank, SubmodelDescription description,
+                                       absl::string_view model);
   Submodel(Submodel&&) = default;
   Submodel& operator=(Submodel&&) = delete;
 
-  const SubmodelBlob& blob() const { return blob_; }
-  const std::string& name() const { return blob_.name; }
+  const SubmodelDescription& description() const { return description_; }
+  const std::string& name() const { return description_.name; }
   const Owner& owner() const { return owner_; }
   struct Weight {
     Uid uid;
@@ -71,8 +73,11 @@ class Submodel {
   // Calls that are bound to at least one weight.
   uint64_t closures() const;
 
-  // Each keeps the leases of its weights, which are among these: of one load of all their owners, in any
-  // order. FailedPrecondition, naming submodel and weight, when one is missing; none has changed then.
+  // Idempotent until Unpin.
+  absl::Status MakeFunctions(std::shared_ptr<level_zero::Device> device);
+  // Each keeps the leases of its weights, which are among these: of one load of all their owners, in
+  // any order. FailedPrecondition, naming submodel and weight, when one is missing; none has changed
+  // then.
   static absl::Status Pin(absl::Span<Submodel> submodels, absl::Span<const Lease> leases);
   // Lets go of the recorded calls, the graphs and the leases.
   void Unpin();
@@ -84,25 +89,26 @@ class Submodel {
 
  private:
   Submodel() = default;
-  absl::Status RegisterWeights(std::shared_ptr<const SourceIndex> index);
-  // Of blob_.weights, in order.
+  absl::Status RegisterWeights();
+  // Of the description's weights, in order.
   absl::StatusOr<std::vector<Lease>> LeasesAmong(
       const absl::flat_hash_map<uint64_t, const Lease*>& by_uid) const;
-  absl::StatusOr<void*> Resolve(const Binding& binding, const Places& places) const;
-  absl::Status RecordCall(const Call& call, const Places& places,
-                          std::vector<level_zero::Graph>& graphs,
-                          level_zero::CommandList& list) const;
+  absl::Status InitializeFunctions(level_zero::CommandQueue& queue);
+  absl::StatusOr<void*> Resolve(const SubmodelDescription::Argument& argument,
+                                const Places& places) const;
+  absl::Status RecordCall(const SubmodelDescription::Call& call, const Places& places,
+                          level_zero::CommandList& list);
 
   std::shared_ptr<Bank> bank_;
-  SubmodelBlob blob_;
+  SubmodelDescription description_;
   Owner owner_;
-  std::vector<Weight> weights_;  // of blob_.weights, in order
+  std::vector<Weight> weights_;  // of the description's, in order
   uint64_t weight_bytes_ = 0;
   uint64_t hits_ = 0;
   uint64_t hit_bytes_ = 0;
-  std::vector<Lease> leases_;  // of blob_.weights, in order
-  // The list refers to the graphs, and both to leased memory: destroyed in reverse.
-  std::vector<level_zero::Graph> graphs_;
+  std::vector<Lease> leases_;  // of the description's weights, in order
+  // The list refers to the functions' graphs, and both to leased memory: destroyed in reverse.
+  std::vector<DriverFunction> functions_;
   std::optional<level_zero::CommandList> list_;
 };
 

@@ -79,13 +79,13 @@ absl::StatusOr<std::vector<std::string>> CompileSubmodels(const Checkpoint& chec
 SubmodelReport Describe(const Submodel& submodel) {
   SubmodelReport report;
   report.name = submodel.name();
-  report.calls = submodel.blob().calls.size();
+  report.calls = submodel.description().calls.size();
   report.closures = submodel.closures();
-  report.weights = submodel.blob().weights.size();
+  report.weights = submodel.description().weights.size();
   report.weight_bytes = submodel.weight_bytes();
   report.hits = submodel.hits();
   report.hit_bytes = submodel.hit_bytes();
-  report.arena_bytes = submodel.blob().arena_bytes;
+  report.arena_bytes = submodel.description().arena_bytes;
   return report;
 }
 

@@ -144,7 +144,7 @@ TEST_F(PlanTest, TwoSessionsRunOnTwoQueuesAtOnceAndSayWhatTheySayAlone) {
 
   const std::unique_ptr<Session> sessions[] = {Load(blobs), Load(blobs)};
   EXPECT_EQ(place_.bank->Totals().unique_tensors,
-            sessions[0]->submodels()[0].blob().weights.size());
+            sessions[0]->submodels()[0].description().weights.size());
   for (int round = 0; round < 10; ++round) {
     std::vector<float> together[2];
     std::vector<std::thread> threads;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/runtime/compiled_submodel.h"
 #include "npubank/tests/support/npu_fixture.h"
 #include "npubank/tests/support/test_model.h"
 
@@ -59,8 +60,8 @@ TEST_F(SessionTest, SubmodelsThatNeverRunAtOnceShareOneArena) {
   uint64_t largest = 0;
   uint64_t sum = 0;
   for (const Submodel& submodel : session().submodels()) {
-    largest = std::max(largest, submodel.blob().arena_bytes);
-    sum += submodel.blob().arena_bytes;
+    largest = std::max(largest, submodel.description().arena_bytes);
+    sum += submodel.description().arena_bytes;
   }
   EXPECT_EQ(session().arena_bytes(), largest);
   EXPECT_LT(largest, sum);
@@ -119,19 +120,24 @@ TEST_F(SessionTest, StatesThatNoDeviceHoldsAreRefused) {
   CompileOptions options;
   options.name = "kvcache";
   options.context = 32;
-  SubmodelBlob blob = ReadSubmodelBlob(Compile(**checkpoint, options).value()).value();
+  auto blob = Compile(**checkpoint, options);
+  ASSERT_TRUE(blob.ok()) << blob.status();
+  auto compiled = ReadCompiledSubmodel(*blob, (*checkpoint)->index());
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  SubmodelDescription& submodel = compiled->description;
   for (int i = 0; i < 4; ++i) {
-    SubmodelValue state;
-    state.name = "state" + std::to_string(i);
-    state.type =
+    const auto type =
         TensorType::Create(ElementType::kU8, Shape::Create({int64_t{1} << 61}).value()).value();
-    state.placement = Placement::kState;
-    blob.values.push_back(state);
+    submodel.calls[0].arguments.push_back(
+        {"state", false, static_cast<uint32_t>(submodel.values.size())});
+    submodel.values.push_back(
+        {"state" + std::to_string(i), type, SubmodelDescription::Placement::kState});
   }
-  const auto session =
-      Session::Load(place_.npu, place_.bank, {WriteSubmodelBlob(blob)}, (*checkpoint)->index(), {});
-  EXPECT_EQ(session.status().code(), absl::StatusCode::kInvalidArgument) << session.status();
-  EXPECT_NE(session.status().message().find("state0"), absl::string_view::npos) << session.status();
+  const auto group = SubmodelGroup::Register(place_.npu, place_.bank, {submodel}, "");
+  EXPECT_EQ(group.status().code(), absl::StatusCode::kInvalidArgument) << group.status();
+  EXPECT_NE(group.status().message().find("state state0 of 2305843009213693952 bytes"),
+            absl::string_view::npos)
+      << group.status();
 }
 
 }  // namespace

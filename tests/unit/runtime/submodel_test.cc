@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "npubank/compiler_stub/compile.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/runtime/compiled_submodel.h"
 #include "npubank/tests/support/npu_fixture.h"
 #include "npubank/tests/support/test_model.h"
 
@@ -33,7 +34,8 @@ class SubmodelTest : public NpuTest {
     options.chunk = 1;
     options.context = 32;
     const std::string blob = Compile(*checkpoint, options).value();
-    return Submodel::Load(place_.bank, blob, "", checkpoint->index()).value();
+    const CompiledSubmodel compiled = ReadCompiledSubmodel(blob, checkpoint->index()).value();
+    return Submodel::Load(place_.bank, compiled.description, "").value();
   }
   // Device bytes of its weights that somebody runs on; its sleep lets all others go.
   uint64_t LeasedBytes(const Submodel& submodel) {
