@@ -1,8 +1,10 @@
 #include "npubank/lazy_tensor/formats/json_fields.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/lazy_tensor/formats/json.h"
 
 namespace npubank {
 
@@ -62,6 +64,46 @@ std::string JsonFields::Text(const char* key, const char* absent) {
   if (value->is_string()) return value->get<std::string>();
   Fail(key, "must be a string");
   return absent;
+}
+
+std::string JsonFields::Text(const char* key) {
+  std::string text = Need(key) == nullptr ? "" : Text(key, "");
+  if (text.empty()) Fail(key, "must be a string that is not empty");
+  return text;
+}
+
+std::vector<int64_t> JsonFields::Ints(const char* key, int64_t min, int64_t max, size_t most) {
+  const Json* list = Need(key);
+  if (list == nullptr) return {};
+  if (!list->is_array() || list->size() > most) {
+    Fail(key, absl::StrCat("must be a list of at most ", most, " whole numbers"));
+    return {};
+  }
+  std::vector<int64_t> numbers;
+  for (const Json& value : *list) numbers.push_back(IntOf(value, key, min, max));
+  return numbers;
+}
+
+const Json* JsonFields::Need(const char* key) {
+  const Json* value = Get(key);
+  if (value == nullptr) Fail(key, "is missing");
+  return value;
+}
+
+const Json& JsonFields::List(const char* key) {
+  static const Json& empty = *new Json(Json::array());
+  const Json* value = Get(key);
+  if (value == nullptr) return empty;
+  if (value->is_array()) return *value;
+  Fail(key, "must be a list");
+  return empty;
+}
+
+void JsonFields::OnlyKeys(std::initializer_list<absl::string_view> known) {
+  for (const auto& [key, value] : object_.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end() || !status_.ok()) continue;
+    status_ = absl::InvalidArgumentError(absl::StrCat(file_, ": ", Quote(key), " is not known"));
+  }
 }
 
 void JsonFields::Fail(const char* key, absl::string_view what) {

@@ -6,15 +6,18 @@
 //   NPUBANK_RETURN_IF_ERROR(fields.status());
 //
 // The first fault is kept and turns later answers into something harmless, so that a reader can be
-// a list of fields with one check at its end. JSON null means absent. Private to the formats room.
-// The object must outlive this. Errors: InvalidArgument naming the file and the key.
+// a list of fields with one check at its end. JSON null means absent. Private to the rooms that read
+// JSON: this one and runtime/manifest. The object must outlive this. Errors: InvalidArgument naming the file and the key.
 #ifndef NPUBANK_LAZY_TENSOR_FORMATS_JSON_FIELDS_H_
 #define NPUBANK_LAZY_TENSOR_FORMATS_JSON_FIELDS_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -40,7 +43,17 @@ class JsonFields {
   double Number(const char* key, double min, double max);
   double Number(const char* key, double min, double max, double absent);
   bool Bool(const char* key, bool absent);
+  // The first form needs the key, and a string that is not empty.
+  std::string Text(const char* key);
   std::string Text(const char* key, const char* absent);
+  // At most `most` whole numbers in a list, which must be there.
+  std::vector<int64_t> Ints(const char* key, int64_t min, int64_t max, size_t most);
+  // Whatever it is, it must be there: null, and a fault, when it is not.
+  const nlohmann::json* Need(const char* key);
+  // A list of objects or lists; empty where it is absent.
+  const nlohmann::json& List(const char* key);
+  // Any other key is a fault.
+  void OnlyKeys(std::initializer_list<absl::string_view> known);
 
   // Records a fault, `"key" what`, unless there is one already.
   void Fail(const char* key, absl::string_view what);
