@@ -1,5 +1,5 @@
 // bank-inspect: prints what a bank held when its snapshot was taken, the memory plan of a compiled
-// submodel, and the tensors that a checkpoint stores.
+// submodel, the tensors that a checkpoint stores, and what a driver says of a native function.
 //
 //   bank-inspect run.bank
 //   bank-inspect run.bank --format json
@@ -8,6 +8,8 @@
 //   bank-inspect leaks run.bank --format csv      # exit status 2 when there are any
 //   bank-inspect plan prefill.npbs --svg prefill.svg
 //   bank-inspect model model.safetensors
+//   bank-inspect function layer.blob
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -18,7 +20,10 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/files/snapshot.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/formats/json.h"
 #include "npubank/lazy_tensor/formats/open_index.h"
+#include "npubank/runtime/level_zero/device.h"
+#include "npubank/tools/reports/function_text.h"
 #include "npubank/tools/reports/model_text.h"
 #include "npubank/tools/reports/plan_text.h"
 #include "npubank/tools/reports/snapshot_findings.h"
@@ -34,6 +39,7 @@ ABSL_FLAG(std::string, filter, "",
           "only tensors with this in a name, state, owner or recipe; totals stay");
 ABSL_FLAG(std::string, svg, "", "file to draw the arena to");
 ABSL_FLAG(std::string, function, "", "draw this function's scratch instead of the arena");
+ABSL_FLAG(std::string, device, "auto", "whose driver is asked: auto, software or hardware");
 
 namespace npubank {
 namespace {
@@ -50,26 +56,30 @@ absl::StatusOr<BankSnapshot> Read(const std::string& path) {
 void Print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 ProgramHelp Help() {
-  return {
-      .name = "bank-inspect",
-      .purpose =
-          "prints what a bank held when its snapshot was taken, and the memory plan of "
-          "a compiled submodel",
-      .examples = {"bank-inspect run.bank                        a line for each tensor, totals",
-                   "bank-inspect run.bank --sort bytes --filter layers.0",
-                   "bank-inspect diff before.bank after.bank     what came, went and changed",
-                   "bank-inspect leaks run.bank --format csv     what a bank that is done still "
-                   "holds: status 2",
-                   "bank-inspect weights run.bank               each weight with its parts, and how "
-                   "it came to the device",
-                   "bank-inspect plan prefill.npbs --svg prefill.svg --function block"},
-      .groups = {{"Snapshots", {{"format", "FORM"}, {"sort", "KEY"}, {"filter", "TEXT"}}},
-                 {"Plans", {{"svg", "FILE"}, {"function", "NAME"}}}}};
+  return {.name = "bank-inspect",
+          .purpose =
+              "prints what a bank held when its snapshot was taken, and the memory plan of "
+              "a compiled submodel",
+          .examples =
+              {"bank-inspect run.bank                        a line for each tensor, totals",
+               "bank-inspect run.bank --sort bytes --filter layers.0",
+               "bank-inspect diff before.bank after.bank     what came, went and changed",
+               "bank-inspect leaks run.bank --format csv     what a bank that is done still "
+               "holds: status 2",
+               "bank-inspect weights run.bank               each weight with its parts, and how "
+               "it came to the device",
+               "bank-inspect function layer.blob            what the driver says of a native "
+               "function's arguments",
+               "bank-inspect plan prefill.npbs --svg prefill.svg --function block"},
+          .groups = {{"Snapshots", {{"format", "FORM"}, {"sort", "KEY"}, {"filter", "TEXT"}}},
+                     {"Plans", {{"svg", "FILE"}, {"function", "NAME"}}},
+                     {"Functions", {{"device", "KIND"}}}}};
 }
 
 // Each command takes the options of its own group only.
 constexpr absl::string_view kSnapshotFlags[] = {"format", "sort", "filter"};
 constexpr absl::string_view kPlanFlags[] = {"svg", "function"};
+constexpr uint64_t kMostBlobBytes = uint64_t{1} << 30;
 
 // Commands return the exit status.
 
@@ -128,6 +138,25 @@ absl::StatusOr<int> Model(const std::string& path) {
   return 0;
 }
 
+absl::StatusOr<int> DriverSays(const std::string& path) {
+  NPUBANK_RETURN_IF_ERROR(
+      RefuseFlags({"sort", "filter"}, "is not for function, which shows all arguments"));
+  NPUBANK_ASSIGN_OR_RETURN(const std::string format, Format());
+  const std::string device = absl::GetFlag(FLAGS_device);
+  const auto choice = level_zero::DeviceChoiceFromName(device);
+  if (!choice)
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device '", device, "' is not one of auto, software, hardware"));
+  NPUBANK_ASSIGN_OR_RETURN(const std::string blob, ReadTextFile(path, kMostBlobBytes));
+  NPUBANK_ASSIGN_OR_RETURN(auto driver, level_zero::Device::Open(*choice));
+  NPUBANK_ASSIGN_OR_RETURN(const DriverFunction function,
+                           DriverFunction::Create(std::move(driver), blob, path));
+  Print(format == "json"  ? FunctionAsJson(function)
+        : format == "csv" ? FunctionAsCsv(function)
+                          : FunctionAsTable(function));
+  return 0;
+}
+
 absl::StatusOr<int> Weights(const std::string& path) {
   NPUBANK_RETURN_IF_ERROR(RefuseFlags(kPlanFlags, "is for plan only"));
   NPUBANK_RETURN_IF_ERROR(RefuseFlags({"format"}, "is not for weights, which has a table only"));
@@ -137,6 +166,8 @@ absl::StatusOr<int> Weights(const std::string& path) {
 }
 
 absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
+  if (arguments.size() == 2 && arguments[0] == "function") return DriverSays(arguments[1]);
+  NPUBANK_RETURN_IF_ERROR(RefuseFlags({"device"}, "is for function only"));
   if (arguments.size() == 1) return Dump(arguments[0]);
   if (arguments.size() == 2 && arguments[0] == "plan") return Plan(arguments[1]);
   if (arguments.size() == 2 && arguments[0] == "model") return Model(arguments[1]);
@@ -144,8 +175,8 @@ absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
   if (arguments.size() == 2 && arguments[0] == "leaks") return Leaks(arguments[1]);
   if (arguments.size() == 3 && arguments[0] == "diff") return Diff(arguments[1], arguments[2]);
   return absl::InvalidArgumentError(
-      "give one file: bank-inspect SNAPSHOT, weights SNAPSHOT, leaks SNAPSHOT, plan BLOB or model "
-      "PATH; or two: diff A B");
+      "give one file: bank-inspect SNAPSHOT, weights SNAPSHOT, leaks SNAPSHOT, plan BLOB, "
+      "function BLOB or model PATH; or two: diff A B");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 //   bank-run --model DIR --prompt "Once upon a time" --tokens 100
 //   bank-run --model DIR --prompt-ids 1,403,407 --ids --report json --snapshot run.bank
 //   bank-run --model A --model B --budget 300000000 --rounds 3 --cache weights.cache
+//   bank-run --manifest layers.json --input x=x.bin --output y=y.bin
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -18,6 +19,7 @@
 #include "npubank/bank/files/snapshot.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/tools/bank_run_flags.h"
+#include "npubank/tools/manifest_run.h"
 #include "npubank/tools/model_run.h"
 #include "npubank/tools/model_turns.h"
 #include "npubank/tools/terminal/command_line.h"
@@ -90,6 +92,17 @@ std::shared_ptr<CacheFile> OpenCache(const BankRunFlags& flags) {
   return CacheFile::Open({.path = flags.cache, .limit_bytes = flags.cache_limit, .on_wait = tell});
 }
 
+absl::Status RunForeign(const BankRunFlags& flags) {
+  const std::shared_ptr<CacheFile> cache = OpenCache(flags);
+  NPUBANK_ASSIGN_OR_RETURN(const BankPlace place, OpenPlace(flags, cache));
+  const absl::StatusOr<ManifestRun> run = RunManifests(flags.manifests, place.npu, place.bank);
+  if (cache != nullptr) SaveCache(*cache);
+  NPUBANK_RETURN_IF_ERROR(run.status());
+  Print(run->report);
+  if (flags.snapshot.empty()) return absl::OkStatus();
+  return WriteSnapshot(place.bank->Snapshot(), flags.snapshot);
+}
+
 absl::Status Run(const BankRunFlags& flags) {
   const std::shared_ptr<CacheFile> cache = OpenCache(flags);
   NPUBANK_ASSIGN_OR_RETURN(const BankPlace place, OpenPlace(flags, cache));
@@ -110,7 +123,7 @@ absl::Status Run(const BankRunFlags& flags) {
 
 absl::Status ParseAndRun(int argc, char** argv) {
   NPUBANK_ASSIGN_OR_RETURN(const BankRunFlags flags, BankRunFlags::Parse(argc, argv));
-  return Run(flags);
+  return flags.manifests.manifests.empty() ? Run(flags) : RunForeign(flags);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "npubank/tools/bank_run_flags.h"
 
+#include <map>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
@@ -22,6 +24,18 @@ std::vector<std::string>& Prompts() {
   static auto* const prompts = new std::vector<std::string>;
   return *prompts;
 }
+std::vector<std::string>& Manifests() {
+  static auto* const manifests = new std::vector<std::string>;
+  return *manifests;
+}
+std::vector<std::string>& Inputs() {
+  static auto* const inputs = new std::vector<std::string>;
+  return *inputs;
+}
+std::vector<std::string>& Outputs() {
+  static auto* const outputs = new std::vector<std::string>;
+  return *outputs;
+}
 void Collect(const std::string& value, std::vector<std::string>& values) {
   if (!value.empty()) values.push_back(value);  // absl also calls at the start, with the default
 }
@@ -31,6 +45,14 @@ void Collect(const std::string& value, std::vector<std::string>& values) {
 ABSL_FLAG(std::string, model, "",
           "folder with config.json and safetensors, or a .gguf file; several take turns")
     .OnUpdate([] { Collect(absl::GetFlag(FLAGS_model), Models()); });
+ABSL_FLAG(std::string, manifest, "",
+          "another compiler's submodel, instead of a model to compile; several run one after the "
+          "other; --model is where their weights are, if they do not say")
+    .OnUpdate([] { Collect(absl::GetFlag(FLAGS_manifest), Manifests()); });
+ABSL_FLAG(std::string, input, "", "the bytes of a manifest's input or state: NAME=FILE")
+    .OnUpdate([] { Collect(absl::GetFlag(FLAGS_input), Inputs()); });
+ABSL_FLAG(std::string, output, "", "where a manifest's output or state is written to: NAME=FILE")
+    .OnUpdate([] { Collect(absl::GetFlag(FLAGS_output), Outputs()); });
 ABSL_FLAG(std::string, prompt, "",
           "text to continue; needs a tokens.json beside the model; of several, one each round")
     .OnUpdate([] { Collect(absl::GetFlag(FLAGS_prompt), Prompts()); });
@@ -41,7 +63,8 @@ ABSL_FLAG(bool, load_only, false, "load everything, execute nothing");
 ABSL_FLAG(bool, sleep, false,
           "then put every model to sleep, say what went, and wake it by generating once more: it "
           "must say the same");
-ABSL_FLAG(std::string, weights, "auto", "weights on the device: auto, keep, packed, f32, f16 or bf16");
+ABSL_FLAG(std::string, weights, "auto",
+          "weights on the device: auto, keep, packed, f32, f16 or bf16");
 ABSL_FLAG(int64_t, chunk, 64, "positions the prefill submodel takes at once");
 ABSL_FLAG(int64_t, context, 0, "positions in the key/value cache; 0: the model's, at most 1024");
 ABSL_FLAG(std::string, attention, "whole", "all heads at once, or head after head: whole, perhead");
@@ -50,9 +73,10 @@ ABSL_FLAG(std::string, save_blobs, "",
           "folder to write the compiled submodels to, NAME.npbs each, for bank-inspect plan");
 ABSL_FLAG(std::string, device, "auto", "auto, software or hardware");
 ABSL_FLAG(std::string, memory, "auto", "auto, committed, placed, tiled or imported");
-ABSL_FLAG(uint64_t, argument_alignment, 0,
-          "what the device wants addresses to be multiples of: a power of two up to 4096; 0: what it "
-          "says, or 64 where it cannot be asked");
+ABSL_FLAG(
+    uint64_t, argument_alignment, 0,
+    "what the device wants addresses to be multiples of: a power of two up to 4096; 0: what it "
+    "says, or 64 where it cannot be asked");
 ABSL_FLAG(int, workers, -1, "threads that evaluate weights; 0: inline; -1: one per core");
 ABSL_FLAG(uint64_t, budget, 0, "bytes that weights may take on the device; 0: no limit");
 ABSL_FLAG(std::string, cache, "", "file that keeps transformed weights for the next run");
@@ -73,7 +97,8 @@ ProgramHelp Help() {
                        "run.bank",
                        "bank-run --model A --model B --budget 300000000 --rounds 3 --cache "
                        "weights.cache",
-                       "bank-run --model DIR --device hardware --load-only --sleep"},
+                       "bank-run --model DIR --device hardware --load-only --sleep",
+                       "bank-run --manifest layers.json --input x=x.bin --output y=y.bin"},
           .groups = {{"What to run",
                       {{"model", "PATH"},
                        {"prompt", "TEXT"},
@@ -82,6 +107,8 @@ ProgramHelp Help() {
                        {"rounds", "N"},
                        {"load_only", ""},
                        {"sleep", ""}}},
+                     {"Functions of another compiler",
+                      {{"manifest", "FILE"}, {"input", "NAME=FILE"}, {"output", "NAME=FILE"}}},
                      {"How to compile it",
                       {{"weights", "TYPE"},
                        {"chunk", "N"},
@@ -169,6 +196,38 @@ absl::Status PromptFromFlags(BankRunFlags& flags) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::map<std::string, std::string>> FilesByName(
+    absl::string_view flag, const std::vector<std::string>& values) {
+  std::map<std::string, std::string> files;
+  for (const std::string& value : values) {
+    const std::pair<std::string, std::string> parts =
+        absl::StrSplit(value, absl::MaxSplits('=', 1));
+    if (parts.first.empty() || parts.second.empty())
+      return absl::InvalidArgumentError(absl::StrCat(flag, " '", value, "' is not NAME=FILE"));
+    if (!files.emplace(parts).second)
+      return absl::InvalidArgumentError(absl::StrCat(flag, " ", parts.first, " is given twice"));
+  }
+  return files;
+}
+
+// What is for models that are compiled here, and what for the others.
+absl::Status ManifestsFromFlags(BankRunFlags& flags) {
+  if (Manifests().empty()) return RefuseFlags({"input", "output"}, "is for a --manifest");
+  NPUBANK_RETURN_IF_ERROR(
+      RefuseFlags({"prompt", "prompt_ids", "tokens", "sleep", "weights", "chunk", "context",
+                   "attention", "schedule", "save_blobs", "ids", "report"},
+                  "is for models that are compiled here, not for a --manifest"));
+  if (Models().size() > 1)
+    return absl::InvalidArgumentError("--model: of manifests one has the weights");
+  flags.manifests.manifests = Manifests();
+  if (!Models().empty()) flags.manifests.model = Models().front();
+  NPUBANK_ASSIGN_OR_RETURN(flags.manifests.inputs, FilesByName("--input", Inputs()));
+  NPUBANK_ASSIGN_OR_RETURN(flags.manifests.outputs, FilesByName("--output", Outputs()));
+  flags.manifests.runs = flags.turns.rounds;
+  flags.manifests.load_only = absl::GetFlag(FLAGS_load_only);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<BankRunFlags> BankRunFlags::Parse(int argc, char** argv) {
@@ -180,9 +239,12 @@ absl::StatusOr<BankRunFlags> BankRunFlags::Parse(int argc, char** argv) {
   flags.turns = {.rounds = absl::GetFlag(FLAGS_rounds), .tokens = absl::GetFlag(FLAGS_tokens)};
   NPUBANK_RETURN_IF_ERROR(AtLeast("--rounds", flags.turns.rounds, 1));
   NPUBANK_RETURN_IF_ERROR(AtLeast("--tokens", flags.turns.tokens, 0));
-  if (Models().empty()) return absl::InvalidArgumentError("--model is needed: a model folder");
+  NPUBANK_RETURN_IF_ERROR(ManifestsFromFlags(flags));
+  if (Models().empty() && Manifests().empty())
+    return absl::InvalidArgumentError("--model is needed: a model folder");
   NPUBANK_ASSIGN_OR_RETURN(const ModelRunOptions common, ModelFromFlags());
-  for (const std::string& model : Models()) flags.models.emplace_back(common).model = model;
+  if (Manifests().empty())
+    for (const std::string& model : Models()) flags.models.emplace_back(common).model = model;
   NPUBANK_RETURN_IF_ERROR(PlaceFromFlags(flags));
   NPUBANK_RETURN_IF_ERROR(PromptFromFlags(flags));
   flags.snapshot = absl::GetFlag(FLAGS_snapshot);

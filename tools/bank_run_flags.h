@@ -14,13 +14,15 @@
 #include "absl/status/statusor.h"
 #include "npubank/runtime/level_zero/loader.h"
 #include "npubank/runtime/memory/npu_memory.h"
+#include "npubank/tools/manifest_run.h"
 #include "npubank/tools/model_run.h"
 #include "npubank/tools/model_turns.h"
 
 namespace npubank {
 
 struct BankRunFlags {
-  std::vector<ModelRunOptions> models;  // one for each --model, at least one
+  std::vector<ModelRunOptions> models;  // one for each --model; of manifests none
+  ManifestRunOptions manifests;         // in place of models, when there are any
   std::vector<std::string> prompts;     // of several one each round
   std::vector<int32_t> prompt_ids;      // in place of them, when there are any
   TurnsOptions turns;
