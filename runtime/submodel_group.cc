@@ -81,8 +81,15 @@ std::vector<const Owner*> SubmodelGroup::Owners() const {
 }
 
 absl::Status SubmodelGroup::MakeFunctions() {
-  for (Submodel& submodel : submodels_)
+  const uint64_t alignment = npu_->memory()->traits().argument_alignment;
+  for (Submodel& submodel : submodels_) {
     NPUBANK_RETURN_IF_ERROR(submodel.MakeFunctions(npu_->device()));
+    for (const Value& value : submodel.description().values)
+      if (value.offset % alignment != 0)
+        return absl::InvalidArgumentError(absl::StrCat(
+            "submodel ", submodel.name(), ": value ", value.name, " lies at offset ", value.offset,
+            " of the arena, but the device wants addresses at multiples of ", alignment));
+  }
   return absl::OkStatus();
 }
 

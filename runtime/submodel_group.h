@@ -60,6 +60,8 @@ class SubmodelGroup {
       std::shared_ptr<Npu> npu, std::shared_ptr<Bank> bank,
       std::vector<SubmodelDescription> descriptions, absl::string_view model);
 
+  // Asks the driver whether its functions fit (submodel.h), and whether places in the arena lie as the
+  // device wants addresses. InvalidArgument naming call and argument, or value.
   absl::Status MakeFunctions();
   absl::Status Wake(const LoadOptions& options = {});
   // All of it, or none. Idempotent.

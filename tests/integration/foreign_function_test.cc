@@ -248,6 +248,21 @@ TEST_F(ForeignFunctionTest, WhatIsReadOfTheArenaMustHaveBeenWrittenAndStillBeThe
   });
 }
 
+TEST_F(ForeignFunctionTest, PlacesInTheArenaMustLieAsTheDeviceWantsAddresses) {
+  auto npu = Npu::Open({.device = level_zero::DeviceChoice::kSoftware,
+                        .memory = {.argument_alignment = 128},
+                        .workers = 0});
+  ASSERT_TRUE(npu.ok()) << npu.status();
+  auto submodel = ReadManifest(submodel_.path());
+  ASSERT_TRUE(submodel.ok()) << submodel.status();
+  auto bank = (*npu)->MakeBank({});
+  ASSERT_TRUE(bank.ok()) << bank.status();
+  auto group = SubmodelGroup::Register(*npu, *bank, {*submodel}, "");
+  ASSERT_TRUE(group.ok()) << group.status();
+  EXPECT_THAT(std::string((*group)->MakeFunctions().message()),
+              HasSubstr("submodel layers: value h1 lies at offset 64 of the arena"));
+}
+
 TEST_F(ForeignFunctionTest, ABlobThatIsCutOffIsRefusedByName) {
   for (size_t bytes = 0; bytes < submodel_.blob().size(); ++bytes) {
     submodel_.RewriteBlob(submodel_.blob().substr(0, bytes));

@@ -1,7 +1,7 @@
 // What the graph extension tells about a graph's arguments, entry by entry: the same each time, in structures
 // that grew.
 //
-//   Untyped(kSureEntry<"pfnGetArgumentProperties2", &GraphGetArgumentProperties2>)
+//   kSureEntry<"pfnGetArgumentProperties2", &GraphGetArgumentProperties2>
 //
 // Errors: INVALID_NULL_HANDLE for what is no graph, INVALID_ARGUMENT for an index that it does not have.
 #ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_GRAPHS_GRAPH_ARGUMENTS_H_
