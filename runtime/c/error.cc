@@ -63,10 +63,11 @@ using npubank::c::Needs;
 
 const char* npubank_version(void) { return NPUBANK_VERSION; }
 
-npubank_error* npubank_error_new(npubank_code code, const char* text) {
+npubank_error* npubank_error_new(uint32_t code, const char* text) {
   const bool known = code > NPUBANK_OK && code <= NPUBANK_DATA_LOSS;
   try {
-    return new npubank_error{known ? code : NPUBANK_UNKNOWN, text == nullptr ? "" : text};
+    return new npubank_error{known ? static_cast<npubank_code>(code) : NPUBANK_UNKNOWN,
+                             text == nullptr ? "" : text};
   } catch (...) {
     return npubank::c::OutOfMemory();
   }

@@ -88,8 +88,8 @@ typedef enum npubank_code {
   NPUBANK_DATA_LOSS = 15
 } npubank_code;
 
-/* An error of a callback's own. `text` is copied. NPUBANK_OK becomes NPUBANK_UNKNOWN. Never NULL. */
-NPUBANK_API npubank_error* npubank_error_new(npubank_code code, const char* text);
+/* An error of a callback's own: `code` is an npubank_code, `text` is copied. NPUBANK_OK becomes NPUBANK_UNKNOWN. Never NULL. */
+NPUBANK_API npubank_error* npubank_error_new(uint32_t code, const char* text);
 /* NPUBANK_OK, and "", for NULL. */
 NPUBANK_API npubank_code npubank_error_code(const npubank_error* error);
 NPUBANK_API const char* npubank_error_text(const npubank_error* error);
@@ -159,7 +159,7 @@ NPUBANK_API npubank_error* npubank_index_find(const npubank_index* index, const 
 
 /* ---- lazy tensors (lazy_tensor/lazy_tensor.h; recipe.h has the rules of each operation) ----
  * Nothing is read before a tensor is evaluated or loaded. INVALID_ARGUMENT: types that do not fit; FAILED_PRECONDITION:
- * an operation on what was detached. */
+ * an operation on what was detached. `to` is an npubank_element. */
 
 NPUBANK_API npubank_error* npubank_tensor_stored(const npubank_index* index, const char* name, npubank_tensor** out);
 /* Bytes of the caller's, copied. Their number must be the type's. */
@@ -174,10 +174,10 @@ NPUBANK_API npubank_error* npubank_tensor_reshape(const npubank_tensor* tensor, 
                                                   npubank_tensor** out);
 NPUBANK_API npubank_error* npubank_tensor_permute(const npubank_tensor* tensor, const int* order, size_t rank,
                                                   npubank_tensor** out);
-NPUBANK_API npubank_error* npubank_tensor_convert(const npubank_tensor* tensor, npubank_element to, npubank_tensor** out);
+NPUBANK_API npubank_error* npubank_tensor_convert(const npubank_tensor* tensor, uint32_t to, npubank_tensor** out);
 /* (tensor - zero) * scale; `zero` may be NULL. */
 NPUBANK_API npubank_error* npubank_tensor_unpack(const npubank_tensor* tensor, const npubank_tensor* scale,
-                                                 const npubank_tensor* zero, npubank_element to, npubank_tensor** out);
+                                                 const npubank_tensor* zero, uint32_t to, npubank_tensor** out);
 NPUBANK_API npubank_error* npubank_tensor_gather(const npubank_tensor* tensor, const npubank_tensor* table,
                                                  npubank_tensor** out);
 NPUBANK_API npubank_error* npubank_tensor_shift(const npubank_tensor* tensor, npubank_tensor** out);
@@ -186,7 +186,7 @@ NPUBANK_API npubank_error* npubank_tensor_unpack_nibbles(const npubank_tensor* t
                                                          npubank_tensor** out);
 /* format: ggml's number of the block type. */
 NPUBANK_API npubank_error* npubank_tensor_dequantize_blocks(const npubank_tensor* tensor, uint32_t format,
-                                                            npubank_element to, npubank_tensor** out);
+                                                            uint32_t to, npubank_tensor** out);
 /* plane: 0 numbers, 1 scales, 2 minima. */
 NPUBANK_API npubank_error* npubank_tensor_copy_block_plane(const npubank_tensor* tensor, uint32_t format, uint32_t plane,
                                                            npubank_tensor** out);

@@ -167,7 +167,7 @@ npubank_error* npubank_tensor_permute(const npubank_tensor* tensor, const int* o
   });
 }
 
-npubank_error* npubank_tensor_convert(const npubank_tensor* tensor, npubank_element to,
+npubank_error* npubank_tensor_convert(const npubank_tensor* tensor, uint32_t to,
                                       npubank_tensor** out) {
   return MakeTensor({{tensor, "tensor"}}, out, [&]() -> Made {
     NPUBANK_ASSIGN_OR_RETURN(const ElementType element, ElementOf(to));
@@ -176,7 +176,7 @@ npubank_error* npubank_tensor_convert(const npubank_tensor* tensor, npubank_elem
 }
 
 npubank_error* npubank_tensor_unpack(const npubank_tensor* tensor, const npubank_tensor* scale,
-                                     const npubank_tensor* zero, npubank_element to,
+                                     const npubank_tensor* zero, uint32_t to,
                                      npubank_tensor** out) {
   return MakeTensor({{tensor, "tensor"}, {scale, "scale"}}, out, [&]() -> Made {
     NPUBANK_ASSIGN_OR_RETURN(const ElementType element, ElementOf(to));
@@ -203,7 +203,7 @@ npubank_error* npubank_tensor_unpack_nibbles(const npubank_tensor* tensor, uint3
 }
 
 npubank_error* npubank_tensor_dequantize_blocks(const npubank_tensor* tensor, uint32_t format,
-                                                npubank_element to, npubank_tensor** out) {
+                                                uint32_t to, npubank_tensor** out) {
   return MakeTensor({{tensor, "tensor"}}, out, [&]() -> Made {
     NPUBANK_ASSIGN_OR_RETURN(const kernels::BlockFormat blocks, FormatOf(format));
     NPUBANK_ASSIGN_OR_RETURN(const ElementType element, ElementOf(to));

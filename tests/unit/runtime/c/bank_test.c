@@ -111,6 +111,7 @@ static void AModelComesRunsSleepsAndGoes(const char* folder) {
   char cache[4096], snapshot[4096];
   snprintf(cache, sizeof cache, "%s/weights.cache", folder);
   snprintf(snapshot, sizeof snapshot, "%s/run.bank", folder);
+  remove(cache); /* of an earlier run */
   npubank_executor executor = NPUBANK_INIT(npubank_executor);
   executor.user = &runs;
   executor.count = 2;
