@@ -9,38 +9,15 @@
 #include "npubank/lazy_tensor/base/files/atomic_file.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
-#include "npubank/lazy_tensor/formats/model/vocabulary.h"
+#include "npubank/tools/model_place.h"
 #include "npubank/tools/terminal/progress_bar.h"
 #include "npubank/tools/terminal/stopwatch.h"
+#include "npubank/tools/tokenizers/open_tokenizer.h"
 
 namespace npubank {
 namespace {
 
 constexpr int64_t kDefaultContext = 1024;
-
-// The checkpoint's own vocabulary, or the tokens.json in the folder above it: several layouts of
-// one model may share one. None is no error until text has to be turned into ids.
-absl::StatusOr<std::optional<Tokenizer>> FindTokenizer(const Checkpoint& checkpoint) {
-  const ModelConfig& config = checkpoint.config();
-  absl::StatusOr<Vocabulary> vocabulary = checkpoint.LoadVocabulary();
-  if (absl::IsNotFound(vocabulary.status())) {
-    std::error_code error;
-    const std::filesystem::path above =
-        std::filesystem::weakly_canonical(checkpoint.path(), error).parent_path() / "tokens.json";
-    if (!std::filesystem::exists(above, error)) return std::optional<Tokenizer>();
-    vocabulary = ReadVocabulary(above.string());
-  }
-  if (absl::IsUnimplemented(vocabulary.status())) return std::optional<Tokenizer>();
-  NPUBANK_RETURN_IF_ERROR(vocabulary.status());
-  // Fewer is fine: embedding tables are often padded.
-  if (static_cast<int64_t>(vocabulary->pieces.size()) > config.vocab_size)
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", checkpoint.path(), "': the vocabulary has ", vocabulary->pieces.size(),
-        " pieces but the model's vocab_size is ", config.vocab_size, ": it is another model's"));
-  NPUBANK_ASSIGN_OR_RETURN(Tokenizer tokenizer,
-                           Tokenizer::Create(*std::move(vocabulary), config.bos_token));
-  return std::optional<Tokenizer>(std::move(tokenizer));
-}
 
 absl::Status SaveBlob(const std::string& folder, const std::string& name, const std::string& blob) {
   std::error_code error;
@@ -95,6 +72,7 @@ absl::StatusOr<std::unique_ptr<ModelRun>> ModelRun::Load(const ModelRunOptions& 
                                                          const BankPlace& place) {
   std::unique_ptr<ModelRun> run(new ModelRun);
   const Stopwatch stopwatch;
+  run->options_ = options;
   NPUBANK_RETURN_IF_ERROR(run->LoadWeights(options, place));
   run->model_.load_seconds = stopwatch.Seconds();
   run->Describe(options);
@@ -114,11 +92,12 @@ void ModelRun::Describe(const ModelRunOptions& options) {
 }
 
 absl::Status ModelRun::LoadWeights(const ModelRunOptions& options, const BankPlace& place) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::string path, FindModel(options.model));
   // The checkpoint goes when this returns: nothing needs its files any more.
-  NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<const Checkpoint> checkpoint,
-                           Checkpoint::Open(options.model));
+  NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<const Checkpoint> checkpoint, Checkpoint::Open(path));
   config_ = checkpoint->config();
-  NPUBANK_ASSIGN_OR_RETURN(tokenizer_, FindTokenizer(*checkpoint));
+  NPUBANK_ASSIGN_OR_RETURN(config_.eos_tokens, EndTokens(path, config_.eos_tokens));
+  NPUBANK_RETURN_IF_ERROR(FindTokenizer(path));
   const Stopwatch compiling;
   NPUBANK_ASSIGN_OR_RETURN(std::vector<std::string> blobs,
                            CompileSubmodels(*checkpoint, options, place.memory->traits()));
@@ -143,14 +122,35 @@ absl::StatusOr<uint64_t> ModelRun::Resume() {
   return bytes;
 }
 
-absl::StatusOr<std::vector<int32_t>> ModelRun::Encode(absl::string_view prompt) const {
-  if (!tokenizer_) {
-    if (prompt.empty()) return std::vector<int32_t>{static_cast<int32_t>(config_.bos_token)};
-    return absl::FailedPreconditionError(
-        "the model has no tokens.json to turn text into ids: use --prompt-ids");
+absl::Status ModelRun::FindTokenizer(const std::string& path) {
+  absl::StatusOr<std::unique_ptr<Tokenizer>> found =
+      OpenTokenizer(path, static_cast<int32_t>(config_.bos_token));
+  if (found.ok()) {
+    tokenizer_ = *std::move(found);
+  } else if (absl::IsNotFound(found.status()) || absl::IsUnimplemented(found.status())) {
+    no_tokenizer_ = found.status();  // no error until text has to be turned into ids
+  } else {
+    return found.status();
   }
-  const std::vector<int64_t> ids = tokenizer_->Encode(prompt);
-  return std::vector<int32_t>(ids.begin(), ids.end());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int32_t>> ModelRun::Encode(absl::string_view prompt) const {
+  const auto bos = static_cast<int32_t>(config_.bos_token);
+  if (!tokenizer_) {
+    if (prompt.empty()) return std::vector<int32_t>{bos};
+    return absl::FailedPreconditionError(
+        absl::StrCat(no_tokenizer_.message(), ": use --prompt-ids"));
+  }
+  NPUBANK_ASSIGN_OR_RETURN(std::vector<int32_t> ids, tokenizer_->Encode(prompt));
+  if (ids.empty()) ids.push_back(bos);  // a model has to begin with something
+  for (const int32_t id : ids) {
+    if (id < config_.vocab_size) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the prompt has the token ", id, " but the model's vocab_size is ",
+                     config_.vocab_size, ": the tokenizer is another model's"));
+  }
+  return ids;
 }
 
 bool ModelRun::Ends(int32_t token) const {
@@ -167,18 +167,24 @@ absl::Status ModelRun::Generate(const std::vector<int32_t>& prompt, int64_t toke
   const double prompt_seconds = prompt_watch.Seconds();
   speech_.first_token_seconds = prompt_seconds;
 
-  speech_.ids = prompt;
-  const auto append = [&](int32_t token) {
-    const int32_t previous = speech_.ids.back();
-    speech_.ids.push_back(token);
-    if (tokenizer_) emit(tokenizer_->DecodeOne(previous, token));
+  speech_.ids.clear();
+  speech_.text.clear();
+  std::optional<TextStream> stream;
+  if (tokenizer_) stream.emplace(*tokenizer_);
+  const auto tell = [&](const std::string& text) {
+    speech_.text += text;
+    emit(text);
   };
-  for (size_t i = 0; tokenizer_ && i < prompt.size(); ++i)
-    emit(tokenizer_->DecodeOne(i == 0 ? Tokenizer::kNone : prompt[i - 1], prompt[i]));
+  const auto append = [&](int32_t token) {
+    speech_.ids.push_back(token);
+    if (stream) tell(stream->Push(token));
+  };
+  for (const int32_t token : prompt) append(token);
   Stopwatch watch;
   int64_t made = 0;
-  while (made < tokens) {
-    const int32_t next = Argmax(logits);
+  Sampler sampler(options_.sampler);
+  while (made < tokens && !stopped()) {
+    const int32_t next = sampler.Pick(logits);
     if (Ends(next)) break;
     append(next);
     ++made;
@@ -186,8 +192,7 @@ absl::Status ModelRun::Generate(const std::vector<int32_t>& prompt, int64_t toke
     NPUBANK_ASSIGN_OR_RETURN(logits, session_->Feed({next}));
   }
   const double seconds = watch.Seconds();
-  if (tokenizer_)
-    speech_.text = tokenizer_->Decode(std::vector<int64_t>(speech_.ids.begin(), speech_.ids.end()));
+  if (stream) tell(stream->Finish());
   speech_.prompt_tokens = prompt.size();
   speech_.generated_tokens = made;
   speech_.prompt_tokens_per_second = prompt.size() / prompt_seconds;

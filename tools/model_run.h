@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,18 +22,22 @@
 #include "npubank/runtime/session.h"
 #include "npubank/tools/bank_place.h"
 #include "npubank/tools/reports/run_report.h"
-#include "npubank/tools/tokenizer.h"
+#include "npubank/tools/sampler.h"
+#include "npubank/tools/tokenizers/tokenizer.h"
 
 namespace npubank {
 
 struct ModelRunOptions {
-  std::string model;  // a folder with config.json and safetensors, or a .gguf file
-  std::string name;   // in front of the owners' names; empty: only one model is on the bank
+  std::string
+      model;  // a folder with config.json and safetensors, a .gguf file, or see model_place.h
+  std::string name;  // in front of the owners' names; empty: only one model is on the bank
   WeightFormat weights = WeightFormat::kAuto;
   int64_t chunk = 64;   // positions the prefill submodel takes at once
   int64_t context = 0;  // positions in the cache; 0: the model's own, at most 1024
   AttentionForm attention = AttentionForm::kWhole;
   Schedule schedule = Schedule::kSerial;
+  SamplerOptions sampler;                                // each text begins with its seed
+  std::function<bool()> stopped = [] { return false; };  // asked before each token
   std::string save_blobs;  // a folder for the compiled submodels, NAME.npbs each; empty: not kept
 };
 
@@ -43,14 +46,15 @@ class ModelRun {
   static absl::StatusOr<std::unique_ptr<ModelRun>> Load(const ModelRunOptions& options,
                                                         const BankPlace& place);
 
-  // BOS and the prompt's tokens; FailedPrecondition when the model has no vocabulary.
+  // BOS and the prompt's tokens; FailedPrecondition when the model has no tokenizer that is known.
   absl::StatusOr<std::vector<int32_t>> Encode(absl::string_view prompt) const;
-  // Feeds `prompt`, then generates greedily until `tokens` are made, the model ends or the context
-  // is full. `emit` gets the text as it comes (empty pieces when there is no vocabulary).
+  // Feeds `prompt`, then generates until `tokens` are made, the model ends, the context is full or it is
+  // stopped. `emit` gets the text as it comes, in whole characters; nothing where no tokenizer is known.
   absl::Status Generate(const std::vector<int32_t>& prompt, int64_t tokens,
                         const std::function<void(absl::string_view)>& emit);
   // Allocates what running needs, without running.
   absl::Status Prepare() { return session_->Prepare(); }
+  bool stopped() const { return options_.stopped(); }
   // It is another model's turn: see Session::Pause.
   void Pause() { session_->Pause(); }
   absl::StatusOr<SleepReport> Sleep() { return session_->Sleep(); }
@@ -68,10 +72,13 @@ class ModelRun {
   ModelRun() = default;
   absl::Status LoadWeights(const ModelRunOptions& options, const BankPlace& place);
   void Describe(const ModelRunOptions& options);
+  absl::Status FindTokenizer(const std::string& path);
   bool Ends(int32_t token) const;
 
+  ModelRunOptions options_;
   ModelConfig config_;
-  std::optional<Tokenizer> tokenizer_;
+  std::unique_ptr<Tokenizer> tokenizer_;  // null: see why
+  absl::Status no_tokenizer_;
   std::unique_ptr<Session> session_;
   ModelReport model_;
   TurnReport speech_;

@@ -63,6 +63,7 @@ absl::Status ModelTurns::Take(const PromptOf& prompt, const TurnsOptions& option
   const bool several = players_.size() > 1 || options.rounds > 1;
   for (int64_t round = 0; round < options.rounds; ++round) {
     for (Player& player : players_) {
+      if (player.run->stopped()) return absl::OkStatus();
       absl::StatusOr<std::vector<int32_t>> ids = prompt(*player.run, round);
       if (!ids.ok()) return Of(player, ids.status());
       player.prompt = *std::move(ids);

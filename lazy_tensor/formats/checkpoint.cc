@@ -28,7 +28,7 @@ absl::StatusOr<std::shared_ptr<const Checkpoint>> Checkpoint::Open(const std::st
     NPUBANK_ASSIGN_OR_RETURN(folder, ReadFolder(path));
   }
   NPUBANK_ASSIGN_OR_RETURN(const OpenedIndex opened, OpenIndex(path, access));
-  std::shared_ptr<Checkpoint> checkpoint(new Checkpoint(path, opened.index, opened.folder));
+  std::shared_ptr<Checkpoint> checkpoint(new Checkpoint(path, opened.index));
   if (opened.folder) {
     NPUBANK_RETURN_IF_ERROR(checkpoint->Take(std::move(folder)));
   } else if (opened.gguf.has_value()) {
@@ -44,7 +44,7 @@ absl::StatusOr<std::shared_ptr<const Checkpoint>> Checkpoint::Open(const std::st
 std::shared_ptr<const Checkpoint> Checkpoint::Over(ModelConfig config,
                                                    std::shared_ptr<const SourceIndex> index) {
   const std::string listing = index->listing();
-  std::shared_ptr<Checkpoint> checkpoint(new Checkpoint(listing, std::move(index), true));
+  std::shared_ptr<Checkpoint> checkpoint(new Checkpoint(listing, std::move(index)));
   checkpoint->config_ = std::move(config);
   return checkpoint;
 }
@@ -107,13 +107,6 @@ absl::StatusOr<StoredWeight> Checkpoint::Stored(absl::string_view name) const {
   NPUBANK_ASSIGN_OR_RETURN(LazyTensor tensor, LazyTensor::Stored(*index_, stored_name));
   const std::optional<kernels::BlockFormat>& blocks = index_->Find(stored_name)->blocks;
   return StoredWeight{blocks ? WeightForm::Blocks(*blocks) : WeightForm(), {std::move(tensor)}};
-}
-
-absl::StatusOr<Vocabulary> Checkpoint::LoadVocabulary() const {
-  if (folder_) return ReadVocabulary(path_ + "/tokens.json");
-  NPUBANK_ASSIGN_OR_RETURN(const std::shared_ptr<Source> source, index_->Open(0));
-  NPUBANK_ASSIGN_OR_RETURN(const Gguf file, npubank::ReadGguf(*source));
-  return GgufVocabulary(file, path_);
 }
 
 }  // namespace npubank

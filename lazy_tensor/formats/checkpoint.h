@@ -4,7 +4,7 @@
 //   NPUBANK_ASSIGN_OR_RETURN(LazyTensor head, model->Tensor("lm_head.weight"));
 //
 // A folder holds config.json and either model.safetensors or model.safetensors.index.json with its
-// shards; perhaps tokens.json. A .gguf file holds all of it. Opening reads headers only.
+// shards. A .gguf file holds all of it. Opening reads headers only.
 //
 // Names: a tensor that a file stores goes by the name it has there, and Tensor gives a Constant over
 // the file. A Hugging Face name that the model needs but no file stores as such is built over
@@ -32,7 +32,6 @@
 #include "absl/strings/string_view.h"
 #include "npubank/lazy_tensor/formats/gguf.h"
 #include "npubank/lazy_tensor/formats/model/model_config.h"
-#include "npubank/lazy_tensor/formats/model/vocabulary.h"
 #include "npubank/lazy_tensor/formats/quantization.h"
 #include "npubank/lazy_tensor/formats/stored_weight.h"
 #include "npubank/lazy_tensor/lazy_tensor.h"
@@ -59,13 +58,9 @@ class Checkpoint {
   absl::StatusOr<StoredWeight> Stored(absl::string_view name) const;
   bool Contains(absl::string_view name) const;
 
-  // tokens.json of the folder, or the vocabulary inside the GGUF file. NotFound when there is none,
-  // Unimplemented for a GGUF vocabulary that is not SentencePiece's.
-  absl::StatusOr<Vocabulary> LoadVocabulary() const;
-
  private:
-  Checkpoint(std::string path, std::shared_ptr<const SourceIndex> index, bool folder)
-      : path_(std::move(path)), folder_(folder), index_(index), use_(std::move(index)) {}
+  Checkpoint(std::string path, std::shared_ptr<const SourceIndex> index)
+      : path_(std::move(path)), index_(index), use_(std::move(index)) {}
   struct FolderConfig {
     ModelConfig config;
     std::optional<Quantization> quantization;
@@ -75,7 +70,6 @@ class Checkpoint {
   absl::Status ReadGguf(const Gguf& gguf);
 
   const std::string path_;
-  const bool folder_;
   const std::shared_ptr<const SourceIndex> index_;
   const SourceIndex::Use use_;
   ModelConfig config_;

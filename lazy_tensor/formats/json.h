@@ -3,7 +3,7 @@
 //   NPUBANK_ASSIGN_OR_RETURN(std::string text, ReadTextFile("model/config.json", 1 << 20));
 //   NPUBANK_ASSIGN_OR_RETURN(nlohmann::json root, ParseJson(text, "model/config.json"));
 //
-// Private to the rooms that read JSON, this one and runtime/manifest: public headers do not show nlohmann types. Parsing stops at the
+// Private to the rooms that read JSON, this one, runtime/manifest and tools/tokenizers: public headers do not show nlohmann types. Parsing stops at the
 // first fault. Limits: kMaxJsonDepth levels, kMaxJsonValues values (what a text of one or two bytes
 // per value could blow up to); a key that appears twice in one object is an error, since readers
 // disagree on it. Errors: InvalidArgument naming the file and the byte where it went wrong;

@@ -106,7 +106,7 @@ TEST_F(RefusalsTest, BadFlagsAreOneLine) {
   };
   refused({"--prompt-ids", "1,x"}, "'x'");
   refused({"--weights", "f12"}, "'f12' is not one of auto");
-  refused({"--prompt", "hello"}, "tokens.json");
+  refused({"--prompt", "hello"}, "tokenizer.json");
   refused({"--tokens", "-5"}, "--tokens '-5'");
   refused({"--workers", "-2"}, "--workers '-2'");
   refused({"--chunk", "0"}, "--chunk '0'");

@@ -168,44 +168,6 @@ absl::Status DivideFrequencies(const GgufTensor& factors, const Source& source,
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> BoolOf(const Gguf& file, const std::string& name, const char* key,
-                            bool absent) {
-  const GgufValue* value = file.Find(key);
-  if (value == nullptr) return absent;
-  if (const auto* truth = std::get_if<bool>(&value->value)) return *truth;
-  return Invalid(name, key, "must be true or false");
-}
-
-// What a text gets before and after it.
-absl::Status ReadAroundText(const Gguf& file, const std::string& name, size_t pieces,
-                            Vocabulary& vocabulary) {
-  NPUBANK_ASSIGN_OR_RETURN(vocabulary.add_bos,
-                           BoolOf(file, name, "tokenizer.ggml.add_bos_token", true));
-  NPUBANK_ASSIGN_OR_RETURN(vocabulary.add_space_prefix,
-                           BoolOf(file, name, "tokenizer.ggml.add_space_prefix", true));
-  NPUBANK_ASSIGN_OR_RETURN(const bool add_eos,
-                           BoolOf(file, name, "tokenizer.ggml.add_eos_token", false));
-  if (!add_eos) return absl::OkStatus();
-  const Json eos = NumberOf(file.Find("tokenizer.ggml.eos_token_id"));
-  if (!eos.is_number_unsigned() || eos.get<uint64_t>() >= pieces) {
-    return Invalid(name, "tokenizer.ggml.add_eos_token",
-                   "is true, but 'tokenizer.ggml.eos_token_id' is not the id of a piece");
-  }
-  vocabulary.eos = eos.get<int64_t>();
-  return absl::OkStatus();
-}
-
-const GgufValue::Array* ArrayOf(const Gguf& file, const char* key) {
-  const GgufValue* value = file.Find(key);
-  return value == nullptr ? nullptr : std::get_if<GgufValue::Array>(&value->value);
-}
-
-// Token types of llama.cpp: what is neither ordinary text nor a byte never comes from text.
-bool IsControl(const Json& type) {
-  constexpr int kUnknown = 2, kControl = 3, kUnused = 5;
-  return type == kUnknown || type == kControl || type == kUnused;
-}
-
 }  // namespace
 
 absl::StatusOr<ModelConfig> GgufModelConfig(const Gguf& file, const Source& source) {
@@ -220,45 +182,6 @@ absl::StatusOr<ModelConfig> GgufModelConfig(const Gguf& file, const Source& sour
     if (!status.ok()) return Annotate(status, absl::StrCat(name, ": tensor 'rope_freqs.weight'"));
   }
   return config;
-}
-
-absl::StatusOr<Vocabulary> GgufVocabulary(const Gguf& file, const std::string& name) {
-  const std::string model = TextOf(file.Find("tokenizer.ggml.model"));
-  if (model != "llama") {
-    return absl::UnimplementedError(absl::StrCat(name, ": metadata 'tokenizer.ggml.model' is ",
-                                                 Quote(model),
-                                                 "; supported is 'llama' (SentencePiece)"));
-  }
-  NPUBANK_RETURN_IF_ERROR(
-      CheckMetadata(SentencePieceNames(), file, "tokenizer.", name, "a SentencePiece vocabulary"));
-  const GgufValue::Array* tokens = ArrayOf(file, "tokenizer.ggml.tokens");
-  const GgufValue::Array* scores = ArrayOf(file, "tokenizer.ggml.scores");
-  const GgufValue::Array* types = ArrayOf(file, "tokenizer.ggml.token_type");
-  if (tokens == nullptr || tokens->size() > Vocabulary::kMaxPieces) {
-    return Invalid(name, "tokenizer.ggml.tokens",
-                   absl::StrCat("must be an array of up to ", Vocabulary::kMaxPieces));
-  }
-  if (scores == nullptr || scores->size() != tokens->size()) {
-    return Invalid(name, "tokenizer.ggml.scores", "must be an array as long as the tokens");
-  }
-  if (types != nullptr && types->size() != tokens->size()) {
-    return Invalid(name, "tokenizer.ggml.token_type", "must be an array as long as the tokens");
-  }
-  Vocabulary vocabulary;
-  NPUBANK_RETURN_IF_ERROR(ReadAroundText(file, name, tokens->size(), vocabulary));
-  for (size_t i = 0; i < tokens->size(); ++i) {
-    const auto* text = std::get_if<std::string>(&(*tokens)[i].value);
-    const auto* score = std::get_if<double>(&(*scores)[i].value);
-    if (text == nullptr || score == nullptr || !std::isfinite(static_cast<float>(*score))) {
-      return Invalid(name, "tokenizer.ggml.tokens",
-                     absl::StrCat("needs a string and a finite score for id ", i));
-    }
-    // SentencePiece writes a space as U+2581.
-    vocabulary.pieces.push_back({absl::StrReplaceAll(*text, {{"\xE2\x96\x81", " "}}),
-                                 static_cast<float>(*score),
-                                 types != nullptr && IsControl(NumberOf(&(*types)[i]))});
-  }
-  return vocabulary;
 }
 
 std::string HuggingFaceName(absl::string_view gguf_name) {

@@ -208,7 +208,7 @@ constexpr KnownName kMetadata[] = {
     {"split.tensors.count", kHarmless},
     {"quantize.*", kHarmless},      // what the quantiser was given
     {"mradermacher.*", kHarmless},  // the same, of one who publishes many
-    {"tokenizer.*", kHarmless},     // GgufVocabulary sees to them
+    {"tokenizer.*", kHarmless},     // tokenizers see to them
 };
 
 constexpr KnownName kGgufTensors[] = {
@@ -236,27 +236,6 @@ constexpr KnownName kGgufTensors[] = {
     {"*.scale", kRefused, "scales beside a weight are not supported"},
 };
 
-constexpr KnownName kSentencePiece[] = {
-    {"tokenizer.ggml.model", kUsed},
-    {"tokenizer.ggml.tokens", kUsed},
-    {"tokenizer.ggml.scores", kUsed},
-    {"tokenizer.ggml.token_type", kUsed},
-    {"tokenizer.ggml.bos_token_id", kUsed},
-    {"tokenizer.ggml.eos_token_id", kUsed},
-    {"tokenizer.ggml.add_bos_token", kUsed},
-    {"tokenizer.ggml.add_eos_token", kUsed},
-    {"tokenizer.ggml.add_space_prefix", kUsed},
-    {"tokenizer.ggml.add_sep_token", kRefused, "text with separators is not supported", "[false]"},
-    {"tokenizer.ggml.remove_extra_whitespaces", kRefused, "spaces are taken as they are",
-     "[false]"},
-    {"tokenizer.ggml.*_token_id", kHarmless},  // ids that no plain text has
-    {"tokenizer.ggml.merges", kHarmless},      // of other models; here the scores say it
-    {"tokenizer.ggml.pre", kHarmless},         // the same
-    {"tokenizer.ggml.token_type_count", kHarmless},
-    {"tokenizer.huggingface.json", kHarmless},
-    {"tokenizer.chat_template*", kHarmless},
-};
-
 }  // namespace
 
 const NetworkNames& LlamaNames() {
@@ -266,11 +245,6 @@ const NetworkNames& LlamaNames() {
 
 const NetworkNames& MistralNames() {
   static const NetworkNames names = {"mistral", {kMistralConfig, kConfig}, {}, {kTensors}, {}};
-  return names;
-}
-
-const NameLists& SentencePieceNames() {
-  static const NameLists names = {kSentencePiece};
   return names;
 }
 

@@ -12,8 +12,6 @@ namespace npubank {
 const NetworkNames& LlamaNames();
 // The same network with a sliding window.
 const NetworkNames& MistralNames();
-// The keys of a tokenizer in GGUF metadata.
-const NameLists& SentencePieceNames();
 // The keys of rope_scaling and rope_parameters.
 const NameLists& RopeNames();
 

@@ -10,7 +10,7 @@
 // in Find; its lists may go on with those of another.
 //
 // In a pattern '#' stands for a number without leading zeros (in a tensor's name: its layer) and '*' for any
-// text. The first pattern that matches counts. Private to the formats room. Threads: pure functions.
+// text. The first pattern that matches counts. For readers of files: formats and tokenizers. Threads: pure functions.
 // Errors: InvalidArgument naming the file and the name, why it is refused and what to do; of CheckTensor also
 // those of reading a bias.
 #ifndef NPUBANK_LAZY_TENSOR_FORMATS_MODEL_NETWORK_NAMES_H_

@@ -8,7 +8,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
-#include "npubank/lazy_tensor/formats/model/vocabulary.h"
 #include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/unit/formats/gguf_builder.h"
@@ -137,91 +136,6 @@ TEST(GgufModelTest, RopeFactorsDivideTheFrequencies) {
                 "rope_freqs.weight");
 }
 
-GgufBuilder WithVocabulary(const std::vector<std::string>& tokens, const std::vector<float>& scores,
-                           const std::vector<int>& types) {
-  std::vector<std::string> texts, numbers, kinds;
-  for (const std::string& token : tokens) texts.push_back(B::String(token));
-  for (const float score : scores) numbers.push_back(B::Float(score));
-  for (const int type : types) kinds.push_back(B::Little(type, 4));
-  GgufBuilder builder;
-  builder.Text("tokenizer.ggml.model", "llama");
-  builder.Array("tokenizer.ggml.tokens", kGgufString, texts);
-  builder.Array("tokenizer.ggml.scores", kGgufFloat32, numbers);
-  if (!types.empty()) builder.Array("tokenizer.ggml.token_type", kGgufInt32, kinds);
-  return builder;
-}
-
-absl::StatusOr<Vocabulary> VocabularyOf(const GgufBuilder& builder) {
-  const auto file = ReadGguf(*SourceOf(builder.Finish(0), "x.gguf"));
-  EXPECT_TRUE(file.ok()) << file.status();
-  return GgufVocabulary(*file, "x.gguf");
-}
-
-TEST(GgufModelTest, TheEmbeddedVocabularyHasSpacesAndMarksControlPieces) {
-  const auto vocabulary = VocabularyOf(
-      WithVocabulary({"<unk>", "<s>", "<0x41>", "\xE2\x96\x81the"}, {0, 0, 0, -6}, {2, 3, 6, 1}));
-  ASSERT_TRUE(vocabulary.ok()) << vocabulary.status();
-  ASSERT_EQ(vocabulary->pieces.size(), 4u);
-  EXPECT_TRUE(vocabulary->pieces[0].control);
-  EXPECT_TRUE(vocabulary->pieces[1].control);
-  EXPECT_FALSE(vocabulary->pieces[2].control);
-  EXPECT_EQ(vocabulary->pieces[3].text, " the");
-  EXPECT_EQ(vocabulary->pieces[3].score, -6.0f);
-}
-
-TEST(GgufModelTest, WhatATextGetsAroundItIsRead) {
-  const auto plain = VocabularyOf(WithVocabulary({"a", "b"}, {0, 0}, {}));
-  ASSERT_TRUE(plain.ok()) << plain.status();
-  EXPECT_TRUE(plain->add_bos && plain->add_space_prefix && !plain->eos);
-  const auto other =
-      VocabularyOf(WithVocabulary({"a", "b"}, {0, 0}, {})
-                       .Raw("tokenizer.ggml.add_bos_token", kGgufBool, B::Little(0, 1))
-                       .Raw("tokenizer.ggml.add_space_prefix", kGgufBool, B::Little(0, 1))
-                       .Raw("tokenizer.ggml.add_eos_token", kGgufBool, B::Little(1, 1))
-                       .Number("tokenizer.ggml.eos_token_id", 1));
-  ASSERT_TRUE(other.ok()) << other.status();
-  EXPECT_TRUE(!other->add_bos && !other->add_space_prefix && other->eos == 1);
-}
-
-TEST(GgufModelTest, SettingsOfAVocabularyAreObeyedOrRefusedByName) {
-  const GgufBuilder base = WithVocabulary({"a", "b"}, {0, 0}, {});
-  const auto with = [&](auto change) {
-    GgufBuilder builder = base;
-    change(builder);
-    return VocabularyOf(builder).status();
-  };
-  ExpectRefused(with([](B& b) { b.Number("tokenizer.ggml.add_bos_token", 1); }),
-                "'tokenizer.ggml.add_bos_token' must be true or false");
-  const auto add_eos = [](B& b) {
-    b.Raw("tokenizer.ggml.add_eos_token", kGgufBool, B::Little(1, 1));
-  };
-  ExpectRefused(with(add_eos), "add_eos_token");
-  ExpectRefused(with([&](B& b) { add_eos(b.Number("tokenizer.ggml.eos_token_id", 2)); }),
-                "eos_token_id");
-  ExpectRefused(with([](B& b) {
-                  b.Raw("tokenizer.ggml.remove_extra_whitespaces", kGgufBool, B::Little(1, 1));
-                }),
-                "remove_extra_whitespaces");
-  ExpectRefused(with([](B& b) { b.Text("tokenizer.ggml.precompiled_charsmap", "x"); }),
-                "'tokenizer.ggml.precompiled_charsmap' is not known");
-  EXPECT_EQ(
-      with([](B& b) {
-        b.Number("tokenizer.ggml.padding_token_id", 0).Text("tokenizer.chat_template", "{{}}");
-        b.Text("tokenizer.ggml.pre", "default").Number("tokenizer.ggml.eot_token_id", 1);
-      }),
-      absl::OkStatus());
-}
-
-TEST(GgufModelTest, BrokenVocabulariesAreRefused) {
-  ExpectRefused(VocabularyOf(WithVocabulary({"a", "b"}, {0}, {})).status(), "scores");
-  ExpectRefused(VocabularyOf(WithVocabulary({"a", "b"}, {0, 0}, {1})).status(), "token_type");
-  ExpectRefused(VocabularyOf(WithVocabulary({"a"}, {HUGE_VALF}, {})).status(), "id 0");
-  ExpectRefused(VocabularyOf(GgufBuilder().Text("tokenizer.ggml.model", "llama")).status(),
-                "tokens");
-  EXPECT_EQ(VocabularyOf(GgufBuilder().Text("tokenizer.ggml.model", "gpt2")).status().code(),
-            absl::StatusCode::kUnimplemented);
-}
-
 TEST(GgufModelTest, NamesBecomeThoseOfHuggingFace) {
   const std::pair<const char*, const char*> kNames[] = {
       {"token_embd.weight", "model.embed_tokens.weight"},
@@ -303,14 +217,6 @@ TEST(GgufCheckpointTest, TheStoriesModelHasTheNormsConfigAndWordsOfItsFolder) {
   ExpectSameBytes(**folder, **gguf,
                   {"model.norm.weight", "model.layers.0.input_layernorm.weight",
                    "model.layers.4.post_attention_layernorm.weight"});
-  const auto listed = (*folder)->LoadVocabulary();
-  const auto embedded = (*gguf)->LoadVocabulary();
-  ASSERT_TRUE(listed.ok() && embedded.ok()) << embedded.status();
-  ASSERT_EQ(listed->pieces.size(), embedded->pieces.size());
-  for (size_t i = 3; i < listed->pieces.size(); ++i) {
-    EXPECT_EQ(listed->pieces[i].text, embedded->pieces[i].text) << i;
-    EXPECT_EQ(listed->pieces[i].score, embedded->pieces[i].score) << i;
-  }
 }
 
 TEST(GgufCheckpointTest, TheStoriesModelInF32HasTheWeightsOfItsFolder) {

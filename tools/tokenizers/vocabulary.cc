@@ -1,4 +1,4 @@
-#include "npubank/lazy_tensor/formats/model/vocabulary.h"
+#include "npubank/tools/tokenizers/vocabulary.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
