@@ -1,6 +1,7 @@
-// bank-run: loads models on one bank, generates greedily, and reports what it cost.
+// bank-run: loads models on one bank, generates text, and reports what it cost.
 //
 //   bank-run --model DIR --prompt "Once upon a time" --tokens 100
+//   bank-run --model ORG/NAME --prompt-file - --temperature 0.8 < question.txt
 //   bank-run --model DIR --prompt-ids 1,403,407 --ids --report json --snapshot run.bank
 //   bank-run --model A --model B --budget 300000000 --rounds 3 --cache weights.cache
 //   bank-run --manifest layers.json --input x=x.bin --output y=y.bin
@@ -23,6 +24,7 @@
 #include "npubank/tools/model_run.h"
 #include "npubank/tools/model_turns.h"
 #include "npubank/tools/terminal/command_line.h"
+#include "npubank/tools/terminal/interrupt.h"
 
 namespace npubank {
 namespace {
@@ -50,6 +52,7 @@ absl::Status Speak(const BankRunFlags& flags, ModelTurns& turns) {
     if (!flags.json) Print(text);
   };
   if (flags.load_only) return turns.Prepare();
+  Interrupt::Catch();  // from here on there is something to report
   return turns.Take(prompt, flags.turns, emit);
 }
 
@@ -80,7 +83,7 @@ absl::StatusOr<std::unique_ptr<ModelTurns>> LoadAndSpeak(const BankRunFlags& fla
   NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<ModelTurns> turns,
                            ModelTurns::Load(flags.models, place));
   NPUBANK_RETURN_IF_ERROR(Speak(flags, *turns));
-  if (flags.sleep) NPUBANK_RETURN_IF_ERROR(turns->SleepAndWake());
+  if (flags.sleep && !Interrupt::Came()) NPUBANK_RETURN_IF_ERROR(turns->SleepAndWake());
   return turns;
 }
 
@@ -129,4 +132,7 @@ absl::Status ParseAndRun(int argc, char** argv) {
 }  // namespace
 }  // namespace npubank
 
-int main(int argc, char** argv) { return npubank::ExitStatus(npubank::ParseAndRun(argc, argv)); }
+int main(int argc, char** argv) {
+  const int status = npubank::ExitStatus(npubank::ParseAndRun(argc, argv));
+  return status == 0 && npubank::Interrupt::Came() ? npubank::Interrupt::kExitStatus : status;
+}

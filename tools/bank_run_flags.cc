@@ -1,5 +1,6 @@
 #include "npubank/tools/bank_run_flags.h"
 
+#include <cstdio>
 #include <map>
 #include <optional>
 #include <thread>
@@ -10,8 +11,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/formats/json.h"
 #include "npubank/tools/terminal/command_line.h"
+#include "npubank/tools/terminal/interrupt.h"
 
 namespace {
 
@@ -42,8 +46,10 @@ void Collect(const std::string& value, std::vector<std::string>& values) {
 
 }  // namespace
 
-ABSL_FLAG(std::string, model, "",
-          "folder with config.json and safetensors, or a .gguf file; several take turns")
+ABSL_FLAG(
+    std::string, model, "",
+    "folder with config.json and safetensors, a .gguf file, or the name of a repository in Hugging "
+    "Face's cache; several take turns")
     .OnUpdate([] { Collect(absl::GetFlag(FLAGS_model), Models()); });
 ABSL_FLAG(std::string, manifest, "",
           "another compiler's submodel, instead of a model to compile; several run one after the "
@@ -54,11 +60,17 @@ ABSL_FLAG(std::string, input, "", "the bytes of a manifest's input or state: NAM
 ABSL_FLAG(std::string, output, "", "where a manifest's output or state is written to: NAME=FILE")
     .OnUpdate([] { Collect(absl::GetFlag(FLAGS_output), Outputs()); });
 ABSL_FLAG(std::string, prompt, "",
-          "text to continue; needs a tokens.json beside the model; of several, one each round")
+          "text to continue; needs the model's tokenizer; of several, one each round")
     .OnUpdate([] { Collect(absl::GetFlag(FLAGS_prompt), Prompts()); });
+ABSL_FLAG(
+    std::string, prompt_file, "",
+    "file with the text to continue; -: standard input; a newline at its end is not part of it");
 ABSL_FLAG(std::string, prompt_ids, "", "token ids to continue, comma-separated, instead of a text");
 ABSL_FLAG(int64_t, rounds, 1, "turns of each model");
 ABSL_FLAG(int64_t, tokens, 100, "tokens to generate in each turn");
+ABSL_FLAG(double, temperature, 0, "0: the likeliest token each time; more: the more, the freer");
+ABSL_FLAG(double, top_p, 1, "draw among the likeliest tokens that have this probability together");
+ABSL_FLAG(uint64_t, seed, 0, "of the drawing: the same seed says the same");
 ABSL_FLAG(bool, load_only, false, "load everything, execute nothing");
 ABSL_FLAG(bool, sleep, false,
           "then put every model to sleep, say what went, and wake it by generating once more: it "
@@ -91,7 +103,7 @@ namespace {
 
 ProgramHelp Help() {
   return {.name = "bank-run",
-          .purpose = "loads models on one bank, generates text greedily and reports what it cost",
+          .purpose = "loads models on one bank, generates text and reports what it cost",
           .examples = {"bank-run --model DIR --prompt 'Once upon a time' --tokens 100",
                        "bank-run --model DIR --prompt-ids 1,403,407 --ids --report json --snapshot "
                        "run.bank",
@@ -102,9 +114,13 @@ ProgramHelp Help() {
           .groups = {{"What to run",
                       {{"model", "PATH"},
                        {"prompt", "TEXT"},
+                       {"prompt_file", "FILE"},
                        {"prompt_ids", "IDS"},
                        {"tokens", "N"},
                        {"rounds", "N"},
+                       {"temperature", "X"},
+                       {"top_p", "X"},
+                       {"seed", "N"},
                        {"load_only", ""},
                        {"sleep", ""}}},
                      {"Functions of another compiler",
@@ -136,6 +152,18 @@ absl::Status AtLeast(absl::string_view flag, int64_t value, int64_t least) {
   return absl::InvalidArgumentError(absl::StrCat(flag, " '", value, "' must be at least ", least));
 }
 
+absl::StatusOr<SamplerOptions> SamplerFromFlags() {
+  const SamplerOptions sampler = {absl::GetFlag(FLAGS_temperature), absl::GetFlag(FLAGS_top_p),
+                                  absl::GetFlag(FLAGS_seed)};
+  if (!(sampler.temperature >= 0 && sampler.temperature <= 100))
+    return absl::InvalidArgumentError(
+        absl::StrCat("--temperature '", sampler.temperature, "' must be from 0 to 100"));
+  if (!(sampler.top_p > 0 && sampler.top_p <= 1))
+    return absl::InvalidArgumentError(
+        absl::StrCat("--top-p '", sampler.top_p, "' must be over 0, and 1 at most"));
+  return sampler;
+}
+
 // What holds for every --model.
 absl::StatusOr<ModelRunOptions> ModelFromFlags() {
   ModelRunOptions options;
@@ -151,6 +179,8 @@ absl::StatusOr<ModelRunOptions> ModelFromFlags() {
   const auto order = ScheduleFromName(schedule);
   if (!order) return NotOneOf("--schedule", schedule, "serial, parallel");
   options.schedule = *order;
+  NPUBANK_ASSIGN_OR_RETURN(options.sampler, SamplerFromFlags());
+  options.stopped = Interrupt::Came;
   options.save_blobs = absl::GetFlag(FLAGS_save_blobs);
   options.chunk = absl::GetFlag(FLAGS_chunk);
   NPUBANK_RETURN_IF_ERROR(AtLeast("--chunk", options.chunk, 1));
@@ -181,8 +211,36 @@ absl::Status PlaceFromFlags(BankRunFlags& flags) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> ReadPrompt(const std::string& file) {
+  constexpr size_t kMaxPromptBytes = 16 << 20;
+  std::string text;
+  if (file == "-") {
+    char buffer[4096];
+    for (size_t count; (count = std::fread(buffer, 1, sizeof buffer, stdin)) > 0;) {
+      text.append(buffer, count);
+      if (text.size() > kMaxPromptBytes)
+        return absl::InvalidArgumentError(
+            absl::StrCat("--prompt-file -: more than ", kMaxPromptBytes, " bytes"));
+    }
+    if (std::ferror(stdin) != 0)
+      return absl::DataLossError("--prompt-file -: cannot read standard input");
+  } else {
+    NPUBANK_ASSIGN_OR_RETURN(text, ReadTextFile(file, kMaxPromptBytes));
+  }
+  absl::string_view prompt = text;
+  if (absl::ConsumeSuffix(&prompt, "\n")) absl::ConsumeSuffix(&prompt, "\r");
+  return std::string(prompt);
+}
+
 absl::Status PromptFromFlags(BankRunFlags& flags) {
   flags.prompts = Prompts();
+  const std::string file = absl::GetFlag(FLAGS_prompt_file);
+  if (!file.empty()) {
+    if (!flags.prompts.empty())
+      return absl::InvalidArgumentError("--prompt and --prompt-file: give one of the two");
+    NPUBANK_ASSIGN_OR_RETURN(std::string text, ReadPrompt(file));
+    flags.prompts = {std::move(text)};
+  }
   const std::string ids = absl::GetFlag(FLAGS_prompt_ids);
   if (ids.empty()) return absl::OkStatus();
   if (!flags.prompts.empty())
