@@ -154,7 +154,7 @@ TEST(RegexTest, WhatCannotBeTakenOverIsRefusedByName) {
 }
 
 TEST(RegexTest, TheMatchLimitIsAnErrorByName) {
-  const auto regex = Regex::Create("(?:a|a)*b");
+  const auto regex = Regex::Create("(?:a|a)*[bc]");
   ASSERT_TRUE(regex.ok()) << regex.status();
   const absl::Status status = regex->ForEachMatch(std::string(60, 'a'), [](size_t, size_t) {});
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);

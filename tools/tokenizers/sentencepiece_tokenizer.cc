@@ -41,7 +41,10 @@ class SentencePieceTokenizer final : public Tokenizer {
     if (kind == Kind::kByte) return std::string(1, static_cast<char>(ByteOfToken(piece)));
     std::string bytes = absl::StrReplaceAll(piece, {{"\u2581", " "}});
     const bool strip = file_.adds_space || file_.removes_spaces;
-    if (first && strip && absl::StartsWith(bytes, " ")) bytes.erase(0, 1);
+    if (!first || !strip || !absl::StartsWith(bytes, " ")) return bytes;
+    bytes.erase(0, 1);
+    // Where extra spaces are removed, so are all before the first word: it is still to come.
+    if (bytes.empty() && file_.removes_spaces) return std::nullopt;
     return bytes;
   }
 

@@ -23,7 +23,7 @@ namespace npubank {
 
 class Normalizer {
  public:
-  static constexpr size_t kMaxBytes = size_t{1} << 28;
+  static constexpr size_t kMaxBytes = size_t{1} << 26;
 
   // `json` may be null: nothing is done then.
   static absl::StatusOr<Normalizer> Create(const nlohmann::json& json, const std::string& where);

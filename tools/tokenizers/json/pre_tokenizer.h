@@ -30,7 +30,7 @@ struct TextPiece {
 
 class PreTokenizer {
  public:
-  static constexpr size_t kMaxBytes = size_t{1} << 28;
+  static constexpr size_t kMaxBytes = size_t{1} << 26;
 
   // What becomes of a match: a piece, nothing, part of the piece before it or behind it; or a piece with all
   // matches that follow at once.
