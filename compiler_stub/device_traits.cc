@@ -20,6 +20,7 @@ bool Takes(const DeviceTraits::Functions& functions, const WeightForm& form, Ele
       return Contains(functions.planes, element);
     case WeightForm::Kind::kGptq:
     case WeightForm::Kind::kAwq:
+    case WeightForm::Kind::kRows:
       return functions.words;
   }
   return false;

@@ -27,7 +27,7 @@ struct DeviceTraits {
     std::vector<ElementType> plain;
     std::vector<kernels::BlockFormat> blocks = {};
     std::vector<ElementType> planes = {};  // of their numbers
-    bool words = false;                    // GPTQ's and AWQ's
+    bool words = false;                    // GPTQ's, AWQ's, and rows of them
   };
   static std::vector<Functions> EveryFunction();
   std::vector<Functions> functions = EveryFunction();

@@ -9,7 +9,8 @@
 namespace npubank {
 namespace {
 
-constexpr int64_t kNumbersInWord = 8;
+constexpr int64_t kNumbersInWord = 8;  // of GPTQ and AWQ
+constexpr int kWordBits = 32;
 
 bool IsMatrix(const TensorType& type) {
   return type.shape().rank() == 2 && type.num_elements() > 0;
@@ -43,6 +44,15 @@ bool WordsFit(absl::Span<const TensorType> parts, int64_t depth, int64_t columns
          zero.shape().dim(1) == columns / kNumbersInWord && columns % kNumbersInWord == 0;
 }
 
+// Words that are rows of K numbers, with a scale for each group of them.
+bool RowsFit(absl::Span<const TensorType> parts, int64_t in_word) {
+  const TensorType& scale = parts[1];
+  return parts[0].element() == ElementType::kI32 && kernels::IsPlainFloat(scale.element()) &&
+         scale.shape().dim(0) == parts[0].shape().dim(0) &&
+         parts[0].shape().dim(1) <= INT64_MAX / in_word &&
+         parts[0].shape().dim(1) * in_word % scale.shape().dim(1) == 0;
+}
+
 }  // namespace
 
 absl::string_view WeightPartName(WeightPart part) {
@@ -69,18 +79,23 @@ WeightForm WeightForm::Gptq(bool zeros_one_too_small) {
   return WeightForm(Kind::kGptq, zeros_one_too_small ? 1 : 0);
 }
 WeightForm WeightForm::Awq() { return WeightForm(Kind::kAwq, 0); }
+WeightForm WeightForm::Rows(int bits) {
+  return WeightForm(Kind::kRows, static_cast<uint32_t>(bits));
+}
 
 kernels::BlockFormat WeightForm::blocks() const {
   return static_cast<kernels::BlockFormat>(detail_);
 }
 WeightForm::Offset WeightForm::offset() const { return static_cast<Offset>(detail_); }
 bool WeightForm::zeros_one_too_small() const { return detail_ == 1; }
+int WeightForm::bits() const { return static_cast<int>(detail_); }
 
 std::vector<WeightPart> WeightForm::Parts() const {
   if (kind_ <= Kind::kBlocks) return {WeightPart::kWeight};
   std::vector<WeightPart> parts = {WeightPart::kWeight, WeightPart::kScale};
-  if (kind_ != Kind::kPlanes || offset() == Offset::kZero) parts.push_back(WeightPart::kZero);
-  if (kind_ == Kind::kPlanes && offset() == Offset::kMin) parts.push_back(WeightPart::kMin);
+  const bool planes = kind_ == Kind::kPlanes;
+  if (planes ? offset() == Offset::kZero : kind_ != Kind::kRows) parts.push_back(WeightPart::kZero);
+  if (planes && offset() == Offset::kMin) parts.push_back(WeightPart::kMin);
   return parts;
 }
 
@@ -104,6 +119,8 @@ bool WeightForm::Fits(absl::Span<const TensorType> parts) const {
     case Kind::kAwq:
       return first.dim(1) <= INT64_MAX / kNumbersInWord &&
              WordsFit(parts, first.dim(0), first.dim(1) * kNumbersInWord);
+    case Kind::kRows:
+      return RowsFit(parts, kWordBits / bits());
   }
   return false;
 }
@@ -132,6 +149,7 @@ absl::StatusOr<TensorType> WeightForm::Numbers(absl::Span<const TensorType> part
   }
   if (kind_ == Kind::kGptq) rows *= kNumbersInWord;
   if (kind_ == Kind::kAwq) columns *= kNumbersInWord;
+  if (kind_ == Kind::kRows) columns *= kWordBits / bits();
   NPUBANK_ASSIGN_OR_RETURN(Shape shape, Shape::Create({rows, columns}));
   return TensorType::Create(ElementType::kF32, std::move(shape));
 }
@@ -149,6 +167,8 @@ std::optional<WeightForm> WeightForm::FromNumber(uint32_t number) {
       return detail <= static_cast<uint32_t>(Offset::kMin) ? std::optional(form) : std::nullopt;
     case static_cast<uint32_t>(Kind::kGptq):
       return detail <= 1 ? std::optional(form) : std::nullopt;
+    case static_cast<uint32_t>(Kind::kRows):
+      return detail == 4 || detail == 8 ? std::optional(form) : std::nullopt;
     default:
       return std::nullopt;
   }
@@ -168,6 +188,8 @@ std::string WeightForm::ToString() const {
       return zeros_one_too_small() ? "GPTQ words" : "GPTQ words of version 2";
     case Kind::kAwq:
       return "AWQ words";
+    case Kind::kRows:
+      return absl::StrCat("rows of ", bits(), "-bit words");
   }
   return "unknown";
 }

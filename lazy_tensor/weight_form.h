@@ -13,6 +13,8 @@
 //            [N, G] in the scale's, w = q * scale + min
 //   GPTQ     I32[K/8, N], a scale [G, N], zero points I32[G, N/8]; as quantization.h says
 //   AWQ      I32[K, N/8], a scale [G, N], zero points I32[G, N/8]; as quantization.h says
+//   rows     I32[N, K b / 32] of numbers of b bits, 4 or 8, the lowest first and each 2^(b-1) too large; a
+//            scale [N, G]; as compressed_tensors.h says
 // Each w is computed in F32, every operation rounded apart, so that a form's numbers are the same bits
 // wherever they are decoded: by a recipe into memory or by a device on its way.
 //
@@ -40,7 +42,7 @@ absl::string_view WeightPartName(WeightPart part);  // "weight", "scale", "zero"
 
 class WeightForm {
  public:
-  enum class Kind : uint8_t { kPlain = 0, kBlocks = 1, kPlanes = 2, kGptq = 3, kAwq = 4 };
+  enum class Kind : uint8_t { kPlain = 0, kBlocks = 1, kPlanes = 2, kGptq = 3, kAwq = 4, kRows = 5 };
   // What planes have beside numbers and scales.
   enum class Offset : uint8_t { kNone = 0, kZero = 1, kMin = 2 };
 
@@ -50,14 +52,17 @@ class WeightForm {
   // Zero points of the first version of the format are stored one too small.
   static WeightForm Gptq(bool zeros_one_too_small);
   static WeightForm Awq();
+  // Words that hold rows: of 4 or 8 bits a number.
+  static WeightForm Rows(int bits);
 
   Kind kind() const { return kind_; }
   bool plain() const { return kind_ == Kind::kPlain; }
   kernels::BlockFormat blocks() const;         // of kBlocks
   Offset offset() const;                       // of kPlanes
   bool zeros_one_too_small() const;            // of kGptq
+  int bits() const;                            // of kRows
   // The rows of every part are rows of the matrix; not so of GPTQ's and AWQ's words.
-  bool by_rows() const { return kind_ <= Kind::kPlanes; }
+  bool by_rows() const { return kind_ <= Kind::kPlanes || kind_ == Kind::kRows; }
 
   // The parts, in the order of an operation's operands.
   std::vector<WeightPart> Parts() const;
@@ -68,7 +73,7 @@ class WeightForm {
   // In files. Zero is plain.
   uint32_t Number() const { return static_cast<uint32_t>(kind_) << 16 | detail_; }
   static std::optional<WeightForm> FromNumber(uint32_t number);
-  std::string ToString() const;  // "plain", "Q4_0 blocks", "planes with zero points", "AWQ words"
+  std::string ToString() const;  // "plain", "Q4_0 blocks", "planes with zero points", "rows of 8-bit words"
 
   friend bool operator==(const WeightForm& a, const WeightForm& b) {
     return a.Number() == b.Number();

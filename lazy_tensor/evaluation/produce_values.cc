@@ -264,23 +264,25 @@ absl::Status Producer::ProduceOp(const UnpackNibblesOp& op, const Recipe& recipe
   const Recipe& words = *recipe.inputs()[0];
   const bool rows = op.layout == NibbleLayout::kRows;
   const int axis = rows ? 0 : box.rank - 1;
+  const int64_t per_word = NumbersInWord(op.layout);
+  const int bits = BitWidth(recipe.type().element());
   // Of the output in the block: lines start on a byte, and where columns are packed on a word.
   const auto pitch_of = [&](const Box& piece, const Box& part) {
-    return rows ? (LineLength(piece) + 1) / 2 * 2 : LineLength(part) * 8;
+    return rows ? (LineLength(piece) + 1) / 2 * 2 : LineLength(part) * per_word;
   };
   const auto need = [&](const Box& piece) {
-    const Box part = InUnits(piece, axis, 8);
+    const Box part = InUnits(piece, axis, per_word);
     const int64_t lines = piece.elements() / LineLength(piece);
-    return BytesOf(part.elements(), 32) + BytesOf(lines * pitch_of(piece, part), 4);
+    return BytesOf(part.elements(), 32) + BytesOf(lines * pitch_of(piece, part), bits);
   };
   const auto fill = [&](const Box& piece, std::byte* block) -> absl::Status {
-    const Box part = InUnits(piece, axis, 8);
+    const Box part = InUnits(piece, axis, per_word);
     NPUBANK_ASSIGN_OR_RETURN(const std::byte* in, Dense(words, part, block));
     std::byte* const out = block + BytesOf(part.elements(), 32);
     const auto count = static_cast<size_t>(part.elements());
     const int64_t pitch = pitch_of(piece, part);
     const int64_t skipped =
-        piece.start[axis] % 8;  // nibbles of the first word in front of the piece
+        piece.start[axis] % per_word;  // numbers of the first word in front of the piece
     switch (op.layout) {
       case NibbleLayout::kRows: {
         const int64_t columns = piece.extent[1];
@@ -296,6 +298,7 @@ absl::Status Producer::ProduceOp(const UnpackNibblesOp& op, const Recipe& recipe
         break;
       }
       case NibbleLayout::kColumns:
+      case NibbleLayout::kBytes:
         std::memcpy(out, in, 4 * count);
         break;
       case NibbleLayout::kColumnsPlusOne:
@@ -305,7 +308,7 @@ absl::Status Producer::ProduceOp(const UnpackNibblesOp& op, const Recipe& recipe
         kernels::AwqToU4(in, count, out);
         break;
     }
-    CopyBox(piece, 4, out, rows ? 0 : skipped, PitchedStrides(piece, pitch), target.At(box, piece));
+    CopyBox(piece, bits, out, rows ? 0 : skipped, PitchedStrides(piece, pitch), target.At(box, piece));
     return absl::OkStatus();
   };
   return InPieces(recipe, box, target.IsDenseFor(box), need, fill);

@@ -16,7 +16,7 @@
 namespace npubank {
 namespace {
 
-constexpr absl::string_view kQuantizedSuffix = ".qweight";
+constexpr absl::string_view kWeightSuffix = ".weight";
 
 }  // namespace
 
@@ -64,12 +64,26 @@ absl::Status Checkpoint::Take(FolderConfig folder) {
     std::string name = quantization_ ? WeightOfPart(*quantization_, tensor.name) : tensor.name;
     NPUBANK_RETURN_IF_ERROR(CheckTensor(known, name, tensor, *index_, config_.num_layers));
     if (name == tensor.name) continue;
-    if (index_->Find(name) != nullptr) {
+    // Integers beside a scale go by the weight's own name.
+    const bool is_part = quantization_->method == Quantization::Method::kInt8;
+    if (!is_part && index_->Find(name) != nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(path_, ": has both ", Quote(name), " and ",
                                                      Quote(tensor.name),
                                                      "; remove the one that is not meant"));
     }
-    if (absl::EndsWith(tensor.name, kQuantizedSuffix)) stored_names_[std::move(name)] = tensor.name;
+    quantized_.insert(std::move(name));
+  }
+  return CheckIntegersHaveScales();
+}
+
+absl::Status Checkpoint::CheckIntegersHaveScales() const {
+  if (!quantization_ || quantization_->method != Quantization::Method::kInt8) return absl::OkStatus();
+  for (const StoredTensor& tensor : index_->tensors()) {
+    if (tensor.type.element() != ElementType::kI8 || quantized_.count(tensor.name) != 0) continue;
+    if (!absl::EndsWith(tensor.name, kWeightSuffix)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(path_, ": tensor ", Quote(tensor.name), " is ",
+                                                   tensor.type.ToString(), ", but there is no ",
+                                                   Quote(tensor.name + "_scale")));
   }
   return absl::OkStatus();
 }
@@ -87,23 +101,25 @@ absl::Status Checkpoint::ReadGguf(const Gguf& gguf) {
 }
 
 bool Checkpoint::Contains(absl::string_view name) const {
-  return index_->Find(name) != nullptr || stored_names_.count(std::string(name)) != 0;
+  return index_->Find(name) != nullptr || stored_names_.count(std::string(name)) != 0 ||
+         quantized_.count(std::string(name)) != 0;
 }
 
 absl::StatusOr<LazyTensor> Checkpoint::Tensor(absl::string_view name) const {
-  if (index_->Find(name) != nullptr) return LazyTensor::Stored(*index_, name);
+  const bool quantized = quantized_.count(std::string(name)) != 0;
+  if (!quantized && index_->Find(name) != nullptr) return LazyTensor::Stored(*index_, name);
   NPUBANK_ASSIGN_OR_RETURN(const StoredWeight stored, Stored(name));
   return Dequantized(stored);
 }
 
 absl::StatusOr<StoredWeight> Checkpoint::Stored(absl::string_view name) const {
+  if (quantized_.count(std::string(name)) != 0) {
+    return QuantizedWeight(*quantization_, std::string(absl::StripSuffix(name, kWeightSuffix)),
+                           *index_);
+  }
   const auto made_of = stored_names_.find(std::string(name));
   const bool as_named = index_->Find(name) != nullptr || made_of == stored_names_.end();
   const std::string stored_name = as_named ? std::string(name) : made_of->second;
-  absl::string_view stem = stored_name;
-  if (!as_named && quantization_ && absl::ConsumeSuffix(&stem, kQuantizedSuffix)) {
-    return QuantizedWeight(*quantization_, std::string(stem), *index_);
-  }
   NPUBANK_ASSIGN_OR_RETURN(LazyTensor tensor, LazyTensor::Stored(*index_, stored_name));
   const std::optional<kernels::BlockFormat>& blocks = index_->Find(stored_name)->blocks;
   return StoredWeight{blocks ? WeightForm::Blocks(*blocks) : WeightForm(), {std::move(tensor)}};

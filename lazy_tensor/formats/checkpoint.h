@@ -7,8 +7,8 @@
 // shards. A .gguf file holds all of it. Opening reads headers only.
 //
 // Names: a tensor that a file stores goes by the name it has there, and Tensor gives a Constant over
-// the file. A Hugging Face name that the model needs but no file stores as such is built over
-// what is stored, in F32 where that is quantised: "model.layers.0.self_attn.q_proj.weight" over a
+// the file. A Hugging Face name that the model needs but no file stores as such, or as integers with scales
+// beside them, is built over what is stored, in F32 where that is quantised: "model.layers.0.self_attn.q_proj.weight" over a
 // GGUF file's "blk.0.attn_q.weight", or over "...q_proj.qweight" and its like (quantization.h). So
 // the rooms above see one kind of model, and the leaves of any recipe are found again by name. Every
 // tensor is one that the network uses or that is known to change nothing (llama_names.h): a model with
@@ -25,6 +25,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -67,6 +68,7 @@ class Checkpoint {
   };
   static absl::StatusOr<FolderConfig> ReadFolder(const std::string& path);
   absl::Status Take(FolderConfig folder);
+  absl::Status CheckIntegersHaveScales() const;
   absl::Status ReadGguf(const Gguf& gguf);
 
   const std::string path_;
@@ -74,7 +76,9 @@ class Checkpoint {
   const SourceIndex::Use use_;
   ModelConfig config_;
   std::optional<Quantization> quantization_;  // of a folder
-  // By Hugging Face name, where no file has a tensor of that name: what it is made of.
+  // Of a folder: the weights that are stored in parts.
+  std::set<std::string> quantized_;
+  // By Hugging Face name, where a GGUF file has no tensor of that name: what it is made of.
   std::map<std::string, std::string> stored_names_;
 };
 

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
+#include "npubank/lazy_tensor/formats/compressed_tensors.h"
 #include "npubank/lazy_tensor/formats/json.h"
 #include "npubank/lazy_tensor/formats/json_fields.h"
 #include "npubank/lazy_tensor/formats/model/network_names.h"
@@ -26,7 +27,7 @@ using Json = nlohmann::json;
 
 using Kind = KnownName::Kind;
 
-// What both methods' tools write.
+// What the tools of GPTQ and AWQ both write.
 constexpr KnownName kCommonKeys[] = {
     {"quant_method", Kind::kUsed},
     {"bits", Kind::kUsed},
@@ -99,6 +100,15 @@ void ReadAwq(JsonFields& fields, Quantization& quantization) {
   }
 }
 
+// What GPTQ and AWQ have in common.
+void ReadWords(JsonFields& fields, const Json& settings, absl::Span<const KnownName> keys,
+               const std::string& method, Quantization& quantization) {
+  fields.Adopt(CheckKeys({kCommonKeys, keys}, settings, absl::StrCat(fields.file(), ": "), method));
+  if (fields.Int("bits", 1, 64) != 4) fields.Fail("bits", "must be 4");
+  quantization.group_size = fields.Int("group_size", Quantization::kWholeColumn, 1 << 20);
+  if (quantization.group_size == 0) fields.Fail("group_size", "must not be 0");
+}
+
 // Whether row k belongs to group k / group_size, for every k.
 absl::Status CheckTrivialGroups(const LazyTensor& tensor, int64_t rows, int64_t group_size) {
   const TensorType& type = tensor.type();
@@ -144,18 +154,16 @@ absl::StatusOr<std::optional<Quantization>> ParseQuantization(absl::string_view 
   const std::string method = fields.Text("quant_method", "");
   if (method == "gptq") {
     ReadGptq(fields, quantization);
+    ReadWords(fields, *at, kGptqKeys, method, quantization);
   } else if (method == "awq") {
     ReadAwq(fields, quantization);
+    ReadWords(fields, *at, kAwqKeys, method, quantization);
+  } else if (method == "compressed-tensors") {
+    ReadCompressedTensors(fields, *at, quantization);
   } else {
-    fields.Fail("quant_method",
-                absl::StrCat("is ", Quote(method), "; supported are 'gptq' and 'awq'"));
+    fields.Fail("quant_method", absl::StrCat("is ", Quote(method),
+                                             "; supported are 'gptq', 'awq' and 'compressed-tensors'"));
   }
-  const bool gptq = quantization.method == Quantization::Method::kGptq;
-  const NameLists keys = {kCommonKeys, gptq ? absl::Span<const KnownName>(kGptqKeys) : kAwqKeys};
-  fields.Adopt(CheckKeys(keys, *at, absl::StrCat(fields.file(), ": "), method));
-  if (fields.Int("bits", 1, 64) != 4) fields.Fail("bits", "must be 4");
-  quantization.group_size = fields.Int("group_size", Quantization::kWholeColumn, 1 << 20);
-  if (quantization.group_size == 0) fields.Fail("group_size", "must not be 0");
   NPUBANK_RETURN_IF_ERROR(fields.status());
   return std::optional<Quantization>(quantization);
 }
@@ -166,18 +174,42 @@ absl::StatusOr<std::optional<Quantization>> ReadQuantization(const std::string& 
 }
 
 std::string WeightOfPart(const Quantization& quantization, absl::string_view name) {
+  const auto parts = [&]() -> std::vector<const char*> {
+    switch (quantization.method) {
+      case Quantization::Method::kGptq:
+        return {".qweight", ".qzeros", ".scales", ".g_idx"};
+      case Quantization::Method::kAwq:
+        return {".qweight", ".qzeros", ".scales"};
+      case Quantization::Method::kInt8:
+        return {".weight_scale"};
+      case Quantization::Method::kPackedRows:
+        return {".weight_packed", ".weight_scale", ".weight_shape"};
+    }
+    return {};
+  };
   absl::string_view stem = name;
-  for (const char* part : {".qweight", ".qzeros", ".scales"}) {
+  for (const char* part : parts()) {
     if (absl::ConsumeSuffix(&stem, part)) return absl::StrCat(stem, ".weight");
-  }
-  if (quantization.method == Quantization::Method::kGptq && absl::ConsumeSuffix(&stem, ".g_idx")) {
-    return absl::StrCat(stem, ".weight");
   }
   return std::string(name);
 }
 
+absl::Status CheckGroups(const Quantization& quantization, const std::string& name, int64_t inputs,
+                         int64_t groups) {
+  const bool whole = quantization.group_size == Quantization::kWholeColumn;
+  const int64_t group = whole ? inputs : quantization.group_size;
+  if (inputs % group == 0 && inputs / group == groups) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tensor ", Quote(name), " has ", groups, " scales for an output; ", inputs, " inputs are ",
+      inputs % group != 0 ? absl::StrCat("not whole groups of ", group)
+                          : absl::StrCat(inputs / group, " groups of ", group)));
+}
+
 absl::StatusOr<StoredWeight> QuantizedWeight(const Quantization& quantization,
                                              const std::string& stem, const SourceIndex& index) {
+  if (quantization.method >= Quantization::Method::kInt8) {
+    return CompressedWeight(quantization, stem, index);
+  }
   const bool gptq = quantization.method == Quantization::Method::kGptq;
   StoredWeight stored = {
       gptq ? WeightForm::Gptq(quantization.zeros_one_too_small) : WeightForm::Awq(), {}};
@@ -192,22 +224,14 @@ absl::StatusOr<StoredWeight> QuantizedWeight(const Quantization& quantization,
                                  Quote(stem + ".scales"), " and ", Quote(stem + ".qzeros")));
   }
   const int64_t inputs = numbers->shape().dim(0);
-  const int64_t groups = stored.parts[1].type().shape().dim(0);
-  const int64_t group = quantization.group_size == Quantization::kWholeColumn
-                            ? inputs
-                            : quantization.group_size;
-  if (inputs % group != 0 || inputs / group != groups) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tensor ", Quote(stem + ".scales"), " has ", groups, " rows of scales; ", inputs,
-        " inputs are ",
-        inputs % group != 0 ? absl::StrCat("not whole groups of ", group)
-                            : absl::StrCat(inputs / group, " groups of ", group)));
-  }
+  NPUBANK_RETURN_IF_ERROR(CheckGroups(quantization, stem + ".scales", inputs,
+                                      stored.parts[1].type().shape().dim(0)));
   if (gptq) {
     const std::string name = stem + ".g_idx";
     NPUBANK_ASSIGN_OR_RETURN(const LazyTensor g_idx, LazyTensor::Stored(index, name));
-    NPUBANK_RETURN_IF_ERROR(
-        Annotate(CheckTrivialGroups(g_idx, inputs, group), absl::StrCat("tensor ", Quote(name))));
+    const int64_t groups = stored.parts[1].type().shape().dim(0);
+    NPUBANK_RETURN_IF_ERROR(Annotate(CheckTrivialGroups(g_idx, inputs, inputs / groups),
+                                     absl::StrCat("tensor ", Quote(name))));
   }
   return stored;
 }

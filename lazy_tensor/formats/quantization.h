@@ -1,10 +1,11 @@
-// Quantization: four-bit weights of GPTQ and AWQ checkpoints, in the parts that are stored.
+// Quantization: integer weights of checkpoints in safetensors, in the parts that are stored: GPTQ, AWQ and
+// compressed-tensors (compressed_tensors.h).
 //
 //   NPUBANK_ASSIGN_OR_RETURN(std::optional<Quantization> how, ReadQuantization("m/config.json"));
 //   NPUBANK_ASSIGN_OR_RETURN(StoredWeight weight,
 //                            QuantizedWeight(*how, "model.layers.0.mlp.up_proj", *index));
 //
-// Both methods store a linear layer of K inputs and N outputs as STEM.qweight, STEM.qzeros and
+// GPTQ and AWQ store a linear layer of K inputs and N outputs as STEM.qweight, STEM.qzeros and
 // STEM.scales with G = K / group_size rows of scales, and mean
 //   weight[n, k] = (q[k, n] - zero[k / group_size, n]) * scale[k / group_size, n].
 // GPTQ (AutoGPTQ): qweight I32[K/8, N], qzeros I32[G, N/8] one too small unless checkpoint_format
@@ -25,6 +26,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "npubank/lazy_tensor/formats/stored_weight.h"
@@ -33,12 +35,14 @@
 namespace npubank {
 
 struct Quantization {
-  enum class Method { kGptq, kAwq };
+  // The last two are compressed-tensors' "int-quantized" and "pack-quantized".
+  enum class Method { kGptq, kAwq, kInt8, kPackedRows };
   static constexpr int64_t kWholeColumn = -1;
 
   Method method = Method::kGptq;
   int64_t group_size = kWholeColumn;  // inputs that share a scale
   bool zeros_one_too_small = false;   // version 1 of GPTQ's format
+  int bits = 4;                       // of a number
 };
 
 // quantization_config of a config.json; nullopt when it has none. `file` appears in messages only.
@@ -52,6 +56,10 @@ std::string WeightOfPart(const Quantization& quantization, absl::string_view nam
 // The weight of a layer in its stored tensors.
 absl::StatusOr<StoredWeight> QuantizedWeight(const Quantization& quantization,
                                              const std::string& stem, const SourceIndex& index);
+
+// Whether `inputs` are as many groups as the tensor of scales, `name`, has.
+absl::Status CheckGroups(const Quantization& quantization, const std::string& name, int64_t inputs,
+                         int64_t groups);
 
 }  // namespace npubank
 

@@ -29,6 +29,21 @@ absl::StatusOr<Nibbles> Unpacked(const StoredWeight& stored) {
   return Nibbles{std::move(numbers), std::move(zeros)};
 }
 
+// Words that are rows, as I4 or I8 [N, K].
+absl::StatusOr<LazyTensor> UnpackedRows(const StoredWeight& stored) {
+  NPUBANK_ASSIGN_OR_RETURN(const LazyTensor numbers,
+                           stored.parts[0].UnpackNibbles(stored.form.bits() == 4
+                                                             ? NibbleLayout::kColumns
+                                                             : NibbleLayout::kBytes));
+  return numbers.Shift();
+}
+
+absl::StatusOr<StoredWeight> PackedRows(const StoredWeight& stored) {
+  NPUBANK_ASSIGN_OR_RETURN(LazyTensor numbers, UnpackedRows(stored));
+  return StoredWeight{WeightForm::Planes(WeightForm::Offset::kNone),
+                      {std::move(numbers), stored.parts[1]}};
+}
+
 absl::StatusOr<StoredWeight> PackedWords(const StoredWeight& stored) {
   NPUBANK_ASSIGN_OR_RETURN(const Nibbles nibbles, Unpacked(stored));
   StoredWeight packed = {WeightForm::Planes(WeightForm::Offset::kZero), {}};
@@ -83,6 +98,10 @@ absl::StatusOr<LazyTensor> Dequantized(const StoredWeight& stored) {
           nibbles.numbers.Unpack(stored.parts[1], &nibbles.zeros, ElementType::kF32));
       return matrix.Permute({1, 0});
     }
+    case WeightForm::Kind::kRows: {
+      NPUBANK_ASSIGN_OR_RETURN(const LazyTensor numbers, UnpackedRows(stored));
+      return numbers.Unpack(stored.parts[1], nullptr, ElementType::kF32);
+    }
   }
   return stored.parts[0];
 }
@@ -98,6 +117,8 @@ absl::StatusOr<StoredWeight> Packed(const StoredWeight& stored) {
     case WeightForm::Kind::kGptq:
     case WeightForm::Kind::kAwq:
       return PackedWords(stored);
+    case WeightForm::Kind::kRows:
+      return PackedRows(stored);
   }
   return stored;
 }

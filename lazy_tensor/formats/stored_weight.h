@@ -11,6 +11,7 @@
 //   Q4_0            I4 numbers less 8, F16 scales           Q8_0   I8 numbers, F16 scales
 //   Q4_1            U4 numbers, F16 scales and minima
 //   GPTQ, AWQ       U4 numbers [N, K], the scales' type [N, K/g], U4 zero points [N, K/g]
+//   rows of words   I4 or I8 numbers [N, K], scales as they are
 // Other blocks have numbers that no plane holds exactly and stay blocks; what is plain or in planes stays
 // as it is.
 //

@@ -15,6 +15,9 @@
 //   8 w + {0, 2, 4, 6, 1, 3, 5, 7}[i]. AwqToU4 puts them in order: U4 [K, N] and [G, N]; transpose
 //   that with CopyStrided for U4 [N, K].
 //
+// compressed-tensors, "pack-quantized": weight_packed int32 [N, K b / 32], the rows in order, lowest bits
+// first, each number 2^(b-1) too large: U4 or U8 [N, K] as it lies.
+//
 // Layouts as the public AutoGPTQ (github.com/AutoGPTQ/AutoGPTQ) and AutoAWQ
 // (github.com/casper-hansen/AutoAWQ) write them.
 //

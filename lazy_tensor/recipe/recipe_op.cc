@@ -86,7 +86,8 @@ struct DescriptionOf {
   std::string operator()(const GatherOp&) const { return "gather"; }
   std::string operator()(const ShiftOp&) const { return absl::StrCat("shift(", element(), ")"); }
   std::string operator()(const UnpackNibblesOp& op) const {
-    constexpr const char* kNames[] = {"", "gptq rows", "columns", "columns + 1", "awq columns"};
+    constexpr const char* kNames[] = {"", "gptq rows", "columns", "columns + 1", "awq columns",
+                                        "bytes"};
     return absl::StrCat("unpack_nibbles(", kNames[static_cast<int>(op.layout)], ")");
   }
   std::string operator()(const DequantizeBlocksOp& op) const {

@@ -67,13 +67,15 @@ struct SplatOp {
 struct UnpackOp {};  // inputs: weights, scale, and sometimes a zero point
 struct GatherOp {};  // inputs: indices, table
 struct ShiftOp {};   // flips the highest bit: U8 <-> I8 by 128, U4 <-> I4 by 8
-// How four-bit weights lie in int32 words (kernels/packing.h has the pictures).
+// How small integers lie in int32 words (kernels/packing.h has the pictures).
 enum class NibbleLayout : uint8_t {
   kRows = 1,            // GPTQ qweight: I32[K/8, N] -> U4[K, N]
   kColumns = 2,         // GPTQ version 2 qzeros: I32[..., N/8] -> U4[..., N], lowest nibble first
   kColumnsPlusOne = 3,  // GPTQ version 1 qzeros: the same, each stored one too small
   kColumnsAwq = 4,      // AWQ qweight and qzeros: I32[..., N/8] -> U4[..., N]
+  kBytes = 5,           // eight-bit weight_packed: I32[..., N/4] -> U8[..., N], lowest byte first
 };
+constexpr int NumbersInWord(NibbleLayout layout) { return layout == NibbleLayout::kBytes ? 4 : 8; }
 struct UnpackNibblesOp {
   NibbleLayout layout = NibbleLayout::kRows;
 };

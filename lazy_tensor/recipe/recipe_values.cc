@@ -127,20 +127,23 @@ absl::StatusOr<RecipePtr> Recipe::UnpackNibbles(RecipePtr words, NibbleLayout la
   NPUBANK_RETURN_IF_ERROR(CheckInput("unpack_nibbles", words));
   const Shape& from = words->type().shape();
   const bool rows = layout == NibbleLayout::kRows;
+  const int per_word = NumbersInWord(layout);
   if (words->type().element() != ElementType::kI32 || (rows ? from.rank() != 2 : from.rank() < 1)) {
     return absl::InvalidArgumentError(absl::StrCat("unpack_nibbles of ", words->type().ToString(),
-                                                   rows ? "; I32[K/8,N]" : "; I32[...,N/8]",
+                                                   rows ? "; I32[K/8,N]" : "; I32[...,N/",
+                                                   rows ? "" : absl::StrCat(per_word, "]"),
                                                    " is needed"));
   }
   std::vector<int64_t> dims(from.dims().begin(), from.dims().end());
   int64_t& packed = rows ? dims.front() : dims.back();
-  if (packed > INT64_MAX / 8) {
+  if (packed > INT64_MAX / per_word) {
     return absl::InvalidArgumentError(
         absl::StrCat("unpack_nibbles of ", words->type().ToString(), " has too many weights"));
   }
-  packed *= 8;
+  packed *= per_word;
   NPUBANK_ASSIGN_OR_RETURN(Shape shape, Shape::Create(dims));
-  NPUBANK_ASSIGN_OR_RETURN(TensorType type, TensorType::Create(ElementType::kU4, std::move(shape)));
+  const ElementType to = per_word == 4 ? ElementType::kU8 : ElementType::kU4;
+  NPUBANK_ASSIGN_OR_RETURN(TensorType type, TensorType::Create(to, std::move(shape)));
   return Make(UnpackNibblesOp{layout}, {std::move(words)}, std::move(type));
 }
 

@@ -26,7 +26,7 @@ namespace npubank {
 namespace {
 
 constexpr int64_t kLayers = 5;
-constexpr int64_t kGroup = 32;  // of the GPTQ and AWQ files
+constexpr int64_t kGroup = 32;  // of the GPTQ, AWQ and packed files
 
 float HalfToFloat(uint16_t half) {
   const int exponent = (half >> 10) & 31;
@@ -111,6 +111,44 @@ std::vector<float> DequantizeAwq(const StoredTensors& file, const std::string& p
       const int zero = Nibble(file.Word(prefix + ".qzeros", g * (out / 8) + n / 8), kPlace[n % 8]);
       weight[n * in + k] = (q - zero) * file.Half(prefix + ".scales", g * out + n);
     }
+  return weight;
+}
+
+float BrainToFloat(uint32_t brain) {
+  const uint32_t bits = brain << 16;
+  float value = 0;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// [out, in] of compressed-tensors: bytes with a scale for each output.
+std::vector<float> DequantizeInt8(const StoredTensors& file, const std::string& prefix,
+                                  std::vector<int64_t>& shape) {
+  shape = {file.Dim(prefix + ".weight", 0), file.Dim(prefix + ".weight", 1)};
+  std::vector<float> weight(shape[0] * shape[1]);
+  for (int64_t i = 0; i < shape[0] * shape[1]; ++i) {
+    const uint32_t word = file.Word(prefix + ".weight", i / 4);
+    const auto q = static_cast<int8_t>(word >> (8 * (i % 4)));
+    const uint32_t scales = file.Word(prefix + ".weight_scale", i / shape[1] / 2);
+    weight[i] = static_cast<float>(q) * BrainToFloat(scales >> (16 * (i / shape[1] % 2)) & 0xffff);
+  }
+  return weight;
+}
+
+// The same of words that hold rows of numbers, with a scale for each group of inputs.
+template <int kBits>
+std::vector<float> DequantizePacked(const StoredTensors& file, const std::string& prefix,
+                                    std::vector<int64_t>& shape) {
+  constexpr int kInWord = 32 / kBits;
+  shape = {file.Dim(prefix + ".weight_packed", 0), file.Dim(prefix + ".weight_packed", 1) * kInWord};
+  std::vector<float> weight(shape[0] * shape[1]);
+  for (int64_t i = 0; i < shape[0] * shape[1]; ++i) {
+    const uint32_t word = file.Word(prefix + ".weight_packed", i / kInWord);
+    const int q = static_cast<int>(word >> (kBits * (i % kInWord)) & ((1u << kBits) - 1)) - (1 << (kBits - 1));
+    const int64_t group = i / kGroup;
+    const uint32_t scales = file.Word(prefix + ".weight_scale", group / 2);
+    weight[i] = static_cast<float>(q) * BrainToFloat(scales >> (16 * (group % 2)) & 0xffff);
+  }
   return weight;
 }
 
@@ -286,6 +324,24 @@ TEST_F(QuantizedTest, AwqLogitsEqualThoseOfItsWeightsDequantisedByHand) {
   ExpectSameLogits(folder.path(), *Twin(folder.path(), DequantizeAwq));
 }
 
+TEST_F(QuantizedTest, Int8LogitsEqualThoseOfItsWeightsDequantisedByHand) {
+  const TemporaryFolder folder;
+  WriteInt8Stories(folder.path());
+  ExpectSameLogits(folder.path(), *Twin(folder.path(), DequantizeInt8));
+}
+
+TEST_F(QuantizedTest, PackedInt8LogitsEqualThoseOfTheirWeightsDequantisedByHand) {
+  const TemporaryFolder folder;
+  WritePackedStories(folder.path(), 8);
+  ExpectSameLogits(folder.path(), *Twin(folder.path(), DequantizePacked<8>));
+}
+
+TEST_F(QuantizedTest, PackedInt4LogitsEqualThoseOfTheirWeightsDequantisedByHand) {
+  const TemporaryFolder folder;
+  WritePackedStories(folder.path(), 4);
+  ExpectSameLogits(folder.path(), *Twin(folder.path(), DequantizePacked<4>));
+}
+
 TEST_F(QuantizedTest, GgufQ4LogitsEqualThoseOfItsWeightsDequantisedByHand) {
   ExpectSameLogits(StoriesGguf(), *GgufTwin(StoriesGguf(), 192));
 }
@@ -321,7 +377,7 @@ void ExpectAStory(const std::string& model, const std::vector<std::string>& prom
 
 TEST_F(QuantizedTest, EveryQuantisedModelTellsAStoryThroughBankRun) {
   ExpectAStory(StoriesGguf(), {"--prompt", "Once upon a time"});
-  for (const auto write : {WriteGptqStories, WriteAwqStories}) {
+  for (const auto write : {WriteGptqStories, WriteAwqStories, WriteInt8Stories}) {
     const TemporaryFolder folder;
     write(folder.path());
     folder.Write("tokens.json", ReadWholeFile(StoriesFolder() + "/tokens.json"));

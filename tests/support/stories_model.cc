@@ -181,6 +181,72 @@ void AddAwq(const std::string& prefix, const Matrix& matrix, Tensors& to) {
   to.Add(prefix + ".scales", "F16", {groups, matrix.out}, BytesOf(Halves(levels.scale)));
 }
 
+// Symmetric numbers of `bits` bits, [out, in], and a BF16 scale for each `group` of an output's inputs.
+struct Integers {
+  std::vector<int8_t> numbers;
+  std::vector<uint16_t> scales;
+};
+
+Integers RoundToIntegers(const Matrix& matrix, int bits, int64_t group) {
+  Integers integers;
+  const int most = (1 << (bits - 1)) - 1;
+  for (size_t begin = 0; begin < matrix.values.size(); begin += group) {
+    float largest = 0;
+    for (int64_t i = 0; i < group; ++i) {
+      largest = std::max(largest, std::fabs(matrix.values[begin + i]));
+    }
+    uint16_t stored = 0;
+    const float wanted = largest == 0 ? 1 : largest / static_cast<float>(most);
+    kernels::ReferenceConvert(ElementType::kF32, &wanted, ElementType::kBF16, &stored, 1);
+    float scale = 0;
+    kernels::ReferenceConvert(ElementType::kBF16, &stored, ElementType::kF32, &scale, 1);
+    integers.scales.push_back(stored);
+    for (int64_t i = 0; i < group; ++i) {
+      const long rounded = std::lround(matrix.values[begin + i] / scale);
+      integers.numbers.push_back(static_cast<int8_t>(std::clamp<long>(rounded, -most - 1, most)));
+    }
+  }
+  return integers;
+}
+
+void AddInt8(const std::string& prefix, const Matrix& matrix, Tensors& to) {
+  const Integers integers = RoundToIntegers(matrix, 8, matrix.in);
+  to.Add(prefix + ".weight", "I8", {matrix.out, matrix.in}, BytesOf(integers.numbers));
+  to.Add(prefix + ".weight_scale", "BF16", {matrix.out, 1}, BytesOf(integers.scales));
+  to.Add(prefix + ".weight_zero_point", "I8", {matrix.out, 1},  // as older files have them
+         std::string(static_cast<size_t>(matrix.out), '\0'));
+}
+
+template <int kBits>
+void AddPacked(const std::string& prefix, const Matrix& matrix, Tensors& to) {
+  constexpr int kInWord = 32 / kBits;
+  const Integers integers = RoundToIntegers(matrix, kBits, kGroup);
+  std::vector<uint32_t> words(integers.numbers.size() / kInWord);
+  for (size_t i = 0; i < integers.numbers.size(); ++i) {
+    const auto number = static_cast<uint32_t>(integers.numbers[i] + (1 << (kBits - 1)));
+    words[i / kInWord] |= number << (i % kInWord * kBits);
+  }
+  to.Add(prefix + ".weight_packed", "I32", {matrix.out, matrix.in / kInWord}, BytesOf(words));
+  to.Add(prefix + ".weight_scale", "BF16", {matrix.out, matrix.in / kGroup}, BytesOf(integers.scales));
+  to.Add(prefix + ".weight_shape", "I64", {2}, BytesOf(std::vector<int64_t>{matrix.out, matrix.in}));
+}
+
+Json CompressedTensors(const char* format, int bits, const Json& group_size) {
+  const Json weights = {{"num_bits", bits},
+                        {"type", "int"},
+                        {"symmetric", true},
+                        {"strategy", group_size.is_null() ? "channel" : "group"},
+                        {"group_size", group_size},
+                        {"dynamic", false},
+                        {"actorder", nullptr},
+                        {"observer", "minmax"}};
+  const Json group = {{"targets", {"Linear"}}, {"weights", weights}, {"input_activations", nullptr}};
+  return {{"quant_method", "compressed-tensors"},
+          {"format", format},
+          {"config_groups", {{"group_0", group}}},
+          {"ignore", {"lm_head"}}};
+}
+
 void WriteQuantized(const std::string& folder, const Json& quantization,
                     void (*add)(const std::string&, const Matrix&, Tensors&)) {
   const Tensors from = Tensors::Read(StoriesFolder() + "/model.safetensors");
@@ -242,6 +308,15 @@ void WriteAwqStories(const std::string& folder) {
                   {"zero_point", true},
                   {"version", "gemm"}},
                  AddAwq);
+}
+
+void WriteInt8Stories(const std::string& folder) {
+  WriteQuantized(folder, CompressedTensors("int-quantized", 8, nullptr), AddInt8);
+}
+
+void WritePackedStories(const std::string& folder, int bits) {
+  WriteQuantized(folder, CompressedTensors("pack-quantized", bits, kGroup),
+                 bits == 4 ? AddPacked<4> : AddPacked<8>);
 }
 
 std::string SharedStories(const std::string& layout) {

@@ -23,6 +23,11 @@ void WriteGptqStories(const std::string& folder);
 // AWQ "gemm", asymmetric: words of eight interleaved columns.
 void WriteAwqStories(const std::string& folder);
 
+// compressed-tensors, symmetric: "int-quantized", a scale for each output; or "pack-quantized" in words of
+// numbers of so many bits, 4 or 8, with scales for groups of 32.
+void WriteInt8Stories(const std::string& folder);
+void WritePackedStories(const std::string& folder, int bits);
+
 // A layout made by other programs, where they are kept beside the checkout: "hf-gptq-g32", ... Empty
 // when it is not there; the test says so and skips it.
 std::string SharedStories(const std::string& layout);

@@ -17,10 +17,13 @@ constexpr char kScaled[] = "scaled activations are not supported";
 constexpr char kHeadNorms[] =
     "norms of queries and keys are not supported: this is another network than llama";
 constexpr char kScales[] =
-    "scales of weights in another type than the config says; supported are GPTQ and AWQ, named in "
-    "quantization_config";
+    "scales of weights in another type than the config says; supported are GPTQ, AWQ and "
+    "compressed-tensors, named in quantization_config";
 constexpr char kPacked[] =
     "a part of a quantised weight, but config.json has no quantization_config that says how";
+
+constexpr char kZeroPoints[] =
+    "zero points beside integers are not supported; quantise the model with symmetric=true";
 
 constexpr KnownName kConfig[] = {
     {"model_type", kUsed},
@@ -149,6 +152,7 @@ constexpr KnownName kTensors[] = {
     {"model.layers.#.self_attn.rotary_emb.sin_cached", kHarmless},
     {"model.rotary_emb.inv_freq", kHarmless},
     {"*.bias", kAdds, kBiases},  // AutoGPTQ writes zeros
+    {"*.weight_zero_point", kAdds, kZeroPoints},  // older files have zeros
     {"*.q_norm.weight", kRefused, kHeadNorms},
     {"*.k_norm.weight", kRefused, kHeadNorms},
     {"*_scale", kRefused, kScales},
@@ -157,6 +161,10 @@ constexpr KnownName kTensors[] = {
     {"*.qzeros", kRefused, kPacked},
     {"*.scales", kRefused, kPacked},
     {"*.g_idx", kRefused, kPacked},
+    {"*.weight_packed", kRefused, kPacked},
+    {"*.weight_shape", kRefused, kPacked},
+    {"*.weight_g_idx", kRefused,
+     "groups in another order than the inputs are not supported; quantise the model without actorder"},
 };
 
 constexpr KnownName kMetadata[] = {

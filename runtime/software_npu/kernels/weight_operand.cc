@@ -1,6 +1,7 @@
 #include "npubank/runtime/software_npu/kernels/weight_operand.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 
 #include "npubank/lazy_tensor/kernels/blocks.h"
@@ -25,37 +26,64 @@ void Widen(ElementType element, const uint8_t* from, int64_t first, int64_t coun
                    static_cast<size_t>(count));
 }
 
-// A row of planes: numbers and scales, and the zero points or minima, of one row.
+// A row of planes, or of words that are rows: numbers and scales, and the zero points or minima, of one row.
 class PlaneRows {
  public:
   explicit PlaneRows(const WeightOperand& w)
-      : w_(w), group_(w.columns / w.groups), scales_(static_cast<size_t>(w.groups)) {
-    if (w.form.offset() != WeightForm::Offset::kNone) offsets_.resize(scales_.size());
+      : w_(w),
+        element_(NumbersOf(w)),
+        offset_(OffsetOf(w)),
+        group_(w.columns / w.groups),
+        scales_(static_cast<size_t>(w.groups)) {
+    if (offset_ == WeightForm::Offset::kNone) return;
+    // Of words: what all their numbers are too large by.
+    offsets_.resize(scales_.size(), static_cast<float>(1 << (BitWidth(element_) - 1)));
   }
 
   void Decode(int64_t row, float* out) {
-    Widen(w_.scale, w_.parts[1], row * w_.groups, w_.groups, scales_.data());
-    const bool zeros = w_.form.offset() == WeightForm::Offset::kZero;
-    if (!offsets_.empty()) {
-      Widen(zeros ? w_.element : w_.scale, w_.parts[2], row * w_.groups, w_.groups,
-            offsets_.data());
-    }
+    Use(row);
+    const bool zeros = offset_ == WeightForm::Offset::kZero;
     Dequantize(row * w_.columns, zeros ? offsets_.data() : nullptr, out);
-    if (w_.form.offset() == WeightForm::Offset::kMin) AddMinima(out);
+    if (offset_ == WeightForm::Offset::kMin) AddMinima(out);
+  }
+
+  bool ScalesAndOffsets(int64_t row, float* scales, float* offsets) {
+    constexpr float kLargest = 0x1p119f;  // times a number of eight bits it is finite
+    Use(row);
+    for (size_t g = 0; g < scales_.size(); ++g) {
+      if (!(std::fabs(scales_[g]) <= kLargest)) return false;
+      scales[g] = scales_[g];
+      offsets[g] = offset_ == WeightForm::Offset::kNone  ? 0.0f
+                   : offset_ == WeightForm::Offset::kMin ? offsets_[g]
+                                                         : -offsets_[g] * scales_[g];
+    }
+    return true;
   }
 
  private:
+  // Makes scales_ and offsets_ those of the row.
+  void Use(int64_t row) {
+    Widen(w_.scale, w_.parts[1], row * w_.groups, w_.groups, scales_.data());
+    if (w_.parts[2] == nullptr) return;
+    const bool zeros = offset_ == WeightForm::Offset::kZero;
+    Widen(zeros ? element_ : w_.scale, w_.parts[2], row * w_.groups, w_.groups, offsets_.data());
+  }
+
+  static WeightForm::Offset OffsetOf(const WeightOperand& w) {
+    return w.form.kind() == WeightForm::Kind::kRows ? WeightForm::Offset::kZero : w.form.offset();
+  }
+
   void Dequantize(int64_t first, const float* zeros, float* out) const {
-    kernels::QuantizedRun run{.type = w_.element, .scales = scales_.data(), .zeros = zeros,
+    kernels::QuantizedRun run{.type = element_, .scales = scales_.data(), .zeros = zeros,
                               .group = static_cast<size_t>(group_)};
     int64_t skipped = 0;
-    if (BitWidth(w_.element) == 4 && first % 2 != 0) {
+    if (BitWidth(element_) == 4 && first % 2 != 0) {
       const auto high = static_cast<uint8_t>(w_.parts[0][first / 2] >> 4);
       run.weights = &high;
       kernels::Dequantize(run, ElementType::kF32, out, 1);
       skipped = 1;
     }
-    run.weights = w_.parts[0] + (first + skipped) * BitWidth(w_.element) / 8;
+    run.weights = w_.parts[0] + (first + skipped) * BitWidth(element_) / 8;
     run.scales += skipped / group_;
     if (zeros != nullptr) run.zeros += skipped / group_;
     run.first = static_cast<size_t>(skipped % group_);
@@ -72,12 +100,29 @@ class PlaneRows {
   }
 
   const WeightOperand& w_;
+  const ElementType element_;
+  const WeightForm::Offset offset_;
   const int64_t group_;
   std::vector<float> scales_;
   std::vector<float> offsets_;
 };
 
 }  // namespace
+
+// Words lie as planes of unsigned numbers do.
+ElementType NumbersOf(const WeightOperand& w) {
+  if (w.form.kind() != WeightForm::Kind::kRows) return w.element;
+  return w.form.bits() == 4 ? ElementType::kU4 : ElementType::kU8;
+}
+
+bool ScalesAndOffsets(const WeightOperand& w, int64_t first, int64_t count, float* scales, float* offsets) {
+  if (w.scale == ElementType::kF32) return false;
+  PlaneRows rows(w);
+  for (int64_t row = first; row < first + count; ++row, scales += w.groups, offsets += w.groups) {
+    if (!rows.ScalesAndOffsets(row, scales, offsets)) return false;
+  }
+  return true;
+}
 
 void DecodeRows(const WeightOperand& w, int64_t first, int64_t count, float* out) {
   if (w.form.kind() == WeightForm::Kind::kBlocks) {

@@ -31,6 +31,13 @@ struct WeightOperand {
 // Rows [first, first + count) of a form that lies by rows, one after the other.
 void DecodeRows(const WeightOperand& w, int64_t first, int64_t count, float* out);
 
+// What the numbers of planes, and of words that are rows, are in memory.
+ElementType NumbersOf(const WeightOperand& w);
+// Of rows [first, first + count) of those, for who decodes by itself: scales and offsets, w.groups for each row, so
+// that every number is q * scale + offset. False where that rounds otherwise than weight_form.h says: scales in F32,
+// and such as are infinite or near it.
+bool ScalesAndOffsets(const WeightOperand& w, int64_t first, int64_t count, float* scales, float* offsets);
+
 // Columns [column, column + width) of words, both multiples of 8: any rows of them.
 class WordDecoder {
  public:

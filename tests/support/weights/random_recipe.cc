@@ -201,7 +201,7 @@ RecipePtr RandomRecipes::Gather(RecipePtr recipe) {
 RecipePtr RandomRecipes::UnpackNibbles(RecipePtr recipe) {
   if (recipe->type().num_elements() > max_elements_) return recipe;
   const RecipePtr words = Or(Recipe::Convert(recipe, ElementType::kI32), recipe);
-  return Or(Recipe::UnpackNibbles(words, static_cast<NibbleLayout>(Pick(1, 4))), recipe);
+  return Or(Recipe::UnpackNibbles(words, static_cast<NibbleLayout>(Pick(1, 5))), recipe);
 }
 
 // A row or more of blocks of any bytes.

@@ -174,9 +174,11 @@ struct Operation {
       uint32_t word = 0;
       std::memcpy(&word, inputs[0].bytes.data() + 4 * i, 4);
       int64_t& packed = op.layout == NibbleLayout::kRows ? index.front() : index.back();
-      const int64_t first = packed * 8;
-      for (int nibble = 0; nibble < 8; ++nibble) {
-        int value = static_cast<int>(word >> (4 * nibble)) & 15;
+      const bool bytes = op.layout == NibbleLayout::kBytes;
+      const int count = bytes ? 4 : 8;
+      const int64_t first = packed * count;
+      for (int nibble = 0; nibble < count; ++nibble) {
+        int value = static_cast<int>(word >> (32 / count * nibble)) & (bytes ? 255 : 15);
         if (op.layout == NibbleLayout::kColumnsPlusOne) value = (value + 1) & 15;
         packed = first + (op.layout == NibbleLayout::kColumnsAwq ? kAwqOrder[nibble] : nibble);
         SetBits(out, out.Flat(index), value);

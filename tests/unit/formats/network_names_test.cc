@@ -250,7 +250,7 @@ TEST(NetworkNamesTest, ATensorOfAFolderThatTheNetworkDoesNotUseIsRefusedByName) 
       {"model.layers.0.mlp.up_proj.qzeros", "quantization_config"},
       {"model.layers.0.mlp.up_proj.scales", "quantization_config"},
       {"model.layers.0.mlp.up_proj.g_idx", "quantization_config"},
-      {"model.layers.0.mlp.up_proj.weight_zero_point", "remove it"},
+      {"model.layers.0.mlp.up_proj.weight_zero_point", "symmetric=true"},
       {"model.layers.0.pre_feedforward_layernorm.weight", "remove it"},
       {"model.layers.0.block_sparse_moe.gate.weight", "remove it"},
       {"model.layers.2.self_attn.q_proj.weight", "layer 2, but the config has 2 layers"},
@@ -484,12 +484,15 @@ TEST(NetworkNamesTest, ATensorOfAGgufFileThatTheNetworkDoesNotUseIsRefusedByName
 }
 
 TEST(NetworkNamesTest, TheStoriesModelsAreAcceptedInEveryFormat) {
-  const TemporaryFolder gptq, awq, shards;
+  const TemporaryFolder gptq, awq, int8, packed, shards;
+  WriteInt8Stories(int8.path());
+  WritePackedStories(packed.path(), 8);
   WriteGptqStories(gptq.path());
   WriteAwqStories(awq.path());
   WriteShardedStories(shards.path());
   for (const std::string& path :
-       {StoriesFolder(), StoriesGguf(), gptq.path(), awq.path(), shards.path()}) {
+       {StoriesFolder(), StoriesGguf(), gptq.path(), awq.path(), int8.path(), packed.path(),
+        shards.path()}) {
     EXPECT_EQ(Checkpoint::Open(path).status(), absl::OkStatus()) << path;
   }
 }

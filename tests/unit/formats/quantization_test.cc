@@ -268,10 +268,13 @@ TEST(QuantizationTest, PartsThatDoNotFitAreNamed) {
 TEST(QuantizedCheckpointTest, TheStoriesModelsWeightsAreCloseToTheOriginals) {
   const auto original = Checkpoint::Open(StoriesFolder());
   ASSERT_TRUE(original.ok()) << original.status();
-  const TemporaryFolder gptq, awq;
+  const TemporaryFolder gptq, awq, int8, packed;
+  WriteInt8Stories(int8.path());
+  WritePackedStories(packed.path(), 4);
   WriteGptqStories(gptq.path());
   WriteAwqStories(awq.path());
-  std::vector<std::string> variants = {StoriesGguf(), gptq.path(), awq.path()};
+  std::vector<std::string> variants = {StoriesGguf(), gptq.path(), awq.path(), int8.path(),
+                                       packed.path()};
   for (const char* layout : {"hf-gptq-g32", "hf-awq-g32", "gguf/stories260K-pad192-q8_0.gguf"})
     if (const std::string path = SharedStories(layout); !path.empty()) variants.push_back(path);
   for (const std::string& variant : variants) {

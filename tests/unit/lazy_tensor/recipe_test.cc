@@ -153,6 +153,7 @@ TEST(Recipe, DifferentStructuresHaveDifferentDigests) {
       *Recipe::UnpackNibbles(Words(w), NibbleLayout::kColumns),
       *Recipe::UnpackNibbles(Words(w), NibbleLayout::kColumnsPlusOne),
       *Recipe::UnpackNibbles(Words(w), NibbleLayout::kColumnsAwq),
+      *Recipe::UnpackNibbles(Words(w), NibbleLayout::kBytes),
       *Recipe::DequantizeBlocks(Rows(w), kernels::BlockFormat::kQ4_0, ElementType::kF16),
       *Recipe::DequantizeBlocks(Rows(w), kernels::BlockFormat::kIQ4_NL, ElementType::kF16),
       *Recipe::DequantizeBlocks(Rows(w), kernels::BlockFormat::kQ4_0, ElementType::kF32),

@@ -160,6 +160,11 @@ TEST(UnpackNibbles, OfAwqAreInTheirColumnsOrder) {
             (Nibbles{0x40, 0x51, 0x62, 0x73, 0xc8, 0xd9, 0xea, 0xfb}));
 }
 
+TEST(UnpackNibbles, OfEightBitsAreTheBytesOfTheirWords) {
+  EXPECT_EQ(Values<uint8_t>(Recipe::UnpackNibbles(Words({2, 1}), NibbleLayout::kBytes)),
+            (std::vector<uint8_t>{0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe}));
+}
+
 TEST(UnpackNibbles, RefusesOtherWords) {
   EXPECT_FALSE(Recipe::UnpackNibbles(Words({2}), NibbleLayout::kRows).ok());
   EXPECT_FALSE(Recipe::UnpackNibbles(Words({}), NibbleLayout::kColumns).ok());

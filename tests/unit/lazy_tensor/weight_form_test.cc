@@ -45,6 +45,10 @@ TEST(WeightForm, SaysWhichNumbersItsPartsHold) {
                       {Type(ElementType::kI32, {64, 2}), Type(ElementType::kF16, {2, 16}),
                        Type(ElementType::kI32, {2, 2})}),
             "F32[64,16]");
+  EXPECT_EQ(NumbersOf(WeightForm::Rows(8),
+                      {Type(ElementType::kI32, {6, 16}), Type(ElementType::kBF16, {6, 1})}),
+            "F32[6,64]");
+  EXPECT_EQ(NumbersOf(WeightForm::Rows(4), {Type(ElementType::kI32, {6, 8}), scale}), "F32[6,64]");
 }
 
 TEST(WeightForm, RefusesPartsThatDoNotFitByForm) {
@@ -82,6 +86,11 @@ TEST(WeightForm, RefusesPartsThatDoNotFitByForm) {
       {WeightForm::Gptq(false),
        {Type(ElementType::kI32, {8, 12}), Type(ElementType::kF16, {2, 12}), Type(ElementType::kI32, {2, 1})},
        "version 2"},
+      {WeightForm::Rows(8), {words, Type(ElementType::kF16, {7, 1})}, "no rows of 8-bit words"},
+      {WeightForm::Rows(8), {words, Type(ElementType::kF16, {8, 3})}, "F16[8,3]"},
+      {WeightForm::Rows(8), {words, Type(ElementType::kI32, {8, 1})}, "I32[8,1]"},
+      {WeightForm::Rows(4), {Type(ElementType::kU8, {8, 16}), Type(ElementType::kF16, {8, 1})}, "U8[8,16]"},
+      {WeightForm::Rows(4), {words, Type(ElementType::kF16, {8, 1}), word_scale}, "no rows of 4-bit words"},
   };
   for (const Wrong& wrong : wrongs) {
     EXPECT_FALSE(wrong.form.Numbers(wrong.parts).ok());
@@ -94,6 +103,9 @@ TEST(WeightForm, SizesThatOverflowAreRefused) {
   EXPECT_FALSE(WeightForm::Awq()
                    .Numbers({Type(ElementType::kI32, {1, huge / 2}), Type(ElementType::kF16, {1, 8}),
                              Type(ElementType::kI32, {1, 1})})
+                   .ok());
+  EXPECT_FALSE(WeightForm::Rows(4)
+                   .Numbers({Type(ElementType::kI32, {1, huge / 2}), Type(ElementType::kF16, {1, 1})})
                    .ok());
   EXPECT_FALSE(WeightForm::Blocks(BlockFormat::kQ2_K)
                    .Numbers({Type(ElementType::kU8, {1, huge / 84 * 84})})
@@ -111,7 +123,7 @@ TEST(WeightForm, ReadsBackFromItsNumberAndKnowsNoOther) {
       EXPECT_FALSE(form->Parts().empty());
     }
   }
-  EXPECT_EQ(known, 1u + 11 + 3 + 2 + 1);  // plain, blocks, planes, GPTQ, AWQ
+  EXPECT_EQ(known, 1u + 11 + 3 + 2 + 1 + 2);  // plain, blocks, planes, GPTQ, AWQ, rows
   EXPECT_FALSE(WeightForm::FromNumber(0xFFFFFFFF).has_value());
 }
 

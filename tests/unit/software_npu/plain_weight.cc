@@ -119,6 +119,13 @@ float PlaneNumber(const PlainWeight& w, int64_t row, int64_t column) {
   return number;
 }
 
+float RowNumber(const PlainWeight& w, int64_t row, int64_t column) {
+  const int64_t at = row * w.columns + column;
+  const int q = w.form.bits() == 4 ? Nibble(w.parts[0], at) - 8 : w.parts[0][at] - 128;
+  return static_cast<float>(q) *
+         ScaleAt(w.parts[1], w.scale, row * w.groups + column / (w.columns / w.groups));
+}
+
 float WordNumber(const PlainWeight& w, int64_t k, int64_t n) {
   const int64_t group = k / (w.rows / w.groups);
   const bool awq = w.form.kind() == Kind::kAwq;
@@ -162,19 +169,22 @@ PlainWeight RandomWeight(WeightForm form, ElementType element, int64_t rows, int
     return w;
   }
   const bool planes = form.kind() == Kind::kPlanes;
-  const int bits = planes ? BitWidth(element) : 4;
-  const int64_t scales = groups * (planes ? rows : columns);
+  const bool row_words = form.kind() == Kind::kRows;
+  const int bits = planes ? BitWidth(element) : row_words ? form.bits() : 4;
+  const int64_t scales = groups * (form.by_rows() ? rows : columns);
   w.parts.push_back(make.Any((rows * columns * bits + 7) / 8));
   w.parts.push_back(make.Scales(scales, w.scale));
   if (planes && form.offset() == WeightForm::Offset::kMin) {
     w.parts.push_back(make.Scales(scales, w.scale));
-  } else if (!planes || form.offset() == WeightForm::Offset::kZero) {
+  } else if (planes ? form.offset() == WeightForm::Offset::kZero : !row_words) {
     w.parts.push_back(make.Any((scales * bits + 7) / 8));
   }
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < columns; ++c) {
       w.numbers[static_cast<size_t>(r * columns + c)] =
-          planes ? PlaneNumber(w, r, c) : WordNumber(w, r, c);
+          planes      ? PlaneNumber(w, r, c)
+          : row_words ? RowNumber(w, r, c)
+                      : WordNumber(w, r, c);
     }
   }
   return w;
@@ -200,6 +210,13 @@ std::vector<PlainWeight> EveryWeight() {
       }
     }
   }
+  for (const int bits : {4, 8}) {
+    for (const auto& [columns, groups] :
+         {std::pair<int64_t, int64_t>{256, 8}, {256, 2}, {256, 1}, {96, 96}, {40, 5}, {8, 1}}) {
+      all.push_back(RandomWeight(WeightForm::Rows(bits), ElementType::kI32, 19, columns, groups, ++seed));
+    }
+  }
+  all.push_back(RandomWeight(WeightForm::Rows(8), ElementType::kI32, 19, 36, 3, ++seed));
   for (const WeightForm form :
        {WeightForm::Gptq(true), WeightForm::Gptq(false), WeightForm::Awq()}) {
     for (const auto& [depth, columns, groups] :
