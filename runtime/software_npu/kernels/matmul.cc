@@ -12,6 +12,7 @@
 #include <hwy/highway.h>
 
 #include "npubank/lazy_tensor/base/align.h"
+#include "npubank/runtime/software_npu/kernels/dot_parts-inl.h"
 #include "npubank/runtime/software_npu/kernels/load_weight-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -94,9 +95,29 @@ void DotPanel(const MatMulOperands& m, int64_t row, int64_t row_end, int64_t col
 constexpr int64_t kPanelBytes = 128 * 1024;
 constexpr int64_t kPanelRows = 8;
 
+// One row of x and columns [column, ...) of a weight in parts, from bytes to sums; the first column that is left.
+int64_t DotOneRow(const MatMulOperands& m, int64_t row, int64_t column, int64_t column_end) {
+  if (!DotsInRegisters(*m.parts)) return column;
+  const float* const x = m.x + row * m.depth;
+  std::vector<float> room;
+  float sums[kPartRows];
+  while (column < column_end) {
+    const int64_t count = column_end - column >= kPartRows ? kPartRows : 1;
+    const bool done = count == kPartRows ? DotParts<kPartRows>(*m.parts, x, column, room, sums)
+                                         : DotParts<1>(*m.parts, x, column, room, sums);
+    if (!done) break;
+    for (int64_t c = 0; c < count; ++c, ++column) {
+      const int64_t at = row * m.columns + column;
+      m.out[at] = m.addend != nullptr ? m.addend[at] + sums[c] : sums[c];
+    }
+  }
+  return column;
+}
+
 void DotStrip(const MatMulOperands& m, int64_t row, int64_t row_end, int64_t column,
               int64_t column_end) {
   if (m.parts == nullptr) return DotPanel(m, row, row_end, column, column_end);
+  if (row_end - row == 1) column = DotOneRow(m, row, column, column_end);
   const int64_t row_bytes = m.depth * static_cast<int64_t>(sizeof(float));
   const int64_t most = kPanelRows * row_bytes <= kPanelBytes ? kPanelRows : kTileColumns;
   std::vector<float> numbers(static_cast<size_t>(most * m.depth));
