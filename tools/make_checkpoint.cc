@@ -1,8 +1,9 @@
 // make-checkpoint: writes a Llama-shaped checkpoint of random but repeatable numbers.
 //
 //   make-checkpoint --out DIR [--layers 12 --hidden 768 --heads 12 --kv-heads 4 --intermediate 2048
-//                   --vocab 32000 --context 1024 --seed 1 --tied --dtype bf16|f16|f32 --padded
-//                   --format safetensors|gptq|awq|gguf-q4_0|gguf-q4_k|gguf-q6_k|gguf-q8_0]
+//                   --vocab 32000 --context 1024 --seed 1 --tied --dtype bf16|f16|f32 --padded --shards N
+//                   --format safetensors|gptq|awq|int8|pack-int8|pack-int4|
+//                            gguf-q4_0|gguf-q4_k|gguf-q6_k|gguf-q8_0]
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -29,7 +30,8 @@ ABSL_FLAG(uint64_t, seed, 1, "the same seed gives the same bytes");
 ABSL_FLAG(bool, tied, false, "one tensor as embedding and head");
 ABSL_FLAG(std::string, dtype, "bf16", "of a model that is not quantised: bf16, f16 or f32");
 ABSL_FLAG(std::string, format, "safetensors",
-          "safetensors, gptq, awq, gguf-q4_0, gguf-q4_k, gguf-q6_k or gguf-q8_0");
+          "safetensors, gptq, awq, int8, pack-int8, pack-int4, gguf-q4_0, gguf-q4_k, gguf-q6_k or gguf-q8_0");
+ABSL_FLAG(int64_t, shards, 1, "files that a model in safetensors is spread over");
 ABSL_FLAG(bool, padded, false,
           "data of a safetensors file begins at a multiple of 64; else of 8, as others write them");
 
@@ -52,7 +54,7 @@ npubank::ProgramHelp Help() {
                        {"vocab", "N"},
                        {"context", "N"},
                        {"tied", ""}}},
-                     {"How it is stored", {{"format", "FORMAT"}, {"dtype", "TYPE"}, {"padded", ""}}},
+                     {"How it is stored", {{"format", "FORMAT"}, {"dtype", "TYPE"}, {"shards", "N"}, {"padded", ""}}},
                      {"Its numbers", {{"seed", "N"}}}}};
 }
 
@@ -82,10 +84,11 @@ absl::Status Run(int argc, char** argv) {
   if (!format)
     return absl::InvalidArgumentError(
         absl::StrCat("--format '", name,
-                     "' is not one of safetensors, gptq, awq, gguf-q4_0, gguf-q4_k, gguf-q6_k, "
-                     "gguf-q8_0"));
+                     "' is not one of safetensors, gptq, awq, int8, pack-int8, pack-int4, "
+                     "gguf-q4_0, gguf-q4_k, gguf-q6_k, gguf-q8_0"));
   shape.format = *format;
   shape.padded = absl::GetFlag(FLAGS_padded);
+  shape.shards = absl::GetFlag(FLAGS_shards);
   const bool plain = *format == npubank::CheckpointFormat::kSafetensors;
 
   NPUBANK_ASSIGN_OR_RETURN(const int64_t parameters, npubank::CountParameters(shape));

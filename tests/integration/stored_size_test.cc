@@ -22,6 +22,7 @@ struct Stored {
   const char* name;
   CheckpointFormat format;
   ElementType element = ElementType::kBF16;
+  int64_t shards = 1;
 };
 
 // Large enough that pages and slabs round little.
@@ -36,6 +37,7 @@ CheckpointShape ShapeOf(const Stored& stored) {
   shape.context = 64;
   shape.format = stored.format;
   shape.element = stored.element;
+  shape.shards = stored.shards;
   return shape;
 }
 
@@ -120,9 +122,14 @@ INSTANTIATE_TEST_SUITE_P(Formats, StoredSizeTest,
                                            Stored{"gguf_q8_0", CheckpointFormat::kGgufQ8_0},
                                            Stored{"gptq", CheckpointFormat::kGptq},
                                            Stored{"awq", CheckpointFormat::kAwq},
+                                           Stored{"int8", CheckpointFormat::kInt8},
+                                           Stored{"pack_int8", CheckpointFormat::kPackInt8},
+                                           Stored{"pack_int4", CheckpointFormat::kPackInt4},
                                            Stored{"f32", CheckpointFormat::kSafetensors, ElementType::kF32},
                                            Stored{"f16", CheckpointFormat::kSafetensors, ElementType::kF16},
-                                           Stored{"bf16", CheckpointFormat::kSafetensors}),
+                                           Stored{"bf16", CheckpointFormat::kSafetensors},
+                                           Stored{"bf16_sharded", CheckpointFormat::kSafetensors,
+                                                  ElementType::kBF16, 3}),
                          [](const auto& format) { return std::string(format.param.name); });
 
 }  // namespace

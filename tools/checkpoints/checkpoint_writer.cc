@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "npubank/lazy_tensor/base/files/atomic_file.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/kernels/convert.h"
@@ -27,9 +29,37 @@ using Content = LaidOutTensor::Content;
 constexpr size_t kHubAlignment = 8;
 constexpr size_t kPaddedAlignment = 64;
 
+// What llm-compressor writes of weights that alone are quantised.
+Json CompressedTensors(const CheckpointShape& shape) {
+  const bool groups = shape.format == CheckpointFormat::kPackInt4 && GroupSize(shape).has_value();
+  Json weights = {{"actorder", nullptr},
+                  {"block_structure", nullptr},
+                  {"dynamic", false},
+                  {"group_size", nullptr},
+                  {"num_bits", shape.format == CheckpointFormat::kPackInt4 ? 4 : 8},
+                  {"observer", "minmax"},
+                  {"observer_kwargs", Json::object()},
+                  {"strategy", groups ? "group" : "channel"},
+                  {"symmetric", true},
+                  {"type", "int"}};
+  if (groups) weights["group_size"] = *GroupSize(shape);
+  const Json group = {{"input_activations", nullptr},
+                      {"output_activations", nullptr},
+                      {"targets", {"Linear"}},
+                      {"weights", weights}};
+  return {{"config_groups", {{"group_0", group}}},
+          {"format", shape.format == CheckpointFormat::kInt8 ? "int-quantized" : "pack-quantized"},
+          {"ignore", {"lm_head"}},
+          {"kv_cache_scheme", nullptr},
+          {"quant_method", "compressed-tensors"},
+          {"quantization_status", "compressed"}};
+}
+
 std::string MakeConfig(const CheckpointShape& shape) {
   const bool safetensors = shape.format == CheckpointFormat::kSafetensors;
-  const ElementType element = safetensors ? shape.element : ElementType::kF16;
+  const ElementType element = safetensors                    ? shape.element
+                              : IsCompressed(shape.format) ? ElementType::kBF16
+                                                           : ElementType::kF16;
   const char* dtype = element == ElementType::kBF16  ? "bfloat16"
                       : element == ElementType::kF16 ? "float16"
                                                      : "float32";
@@ -59,6 +89,8 @@ std::string MakeConfig(const CheckpointShape& shape) {
   } else if (shape.format == CheckpointFormat::kAwq) {
     config["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4}, {"group_size", group},
                                      {"zero_point", true},    {"version", "gemm"}};
+  } else if (IsCompressed(shape.format)) {
+    config["quantization_config"] = CompressedTensors(shape);
   }
   return config.dump(2) + "\n";
 }
@@ -98,10 +130,15 @@ class TensorWriter {
                        absl::MakeSpan(floats_.data(), count));
         return Convert(tensor, count);
       case Content::kScales:
-        numbers.Scales(first, absl::MakeSpan(floats_.data(), count));
+        numbers.Scales(first, tensor.levels, absl::MakeSpan(floats_.data(), count));
         return Convert(tensor, count);
       case Content::kWords:
         return numbers.Words(first, absl::MakeSpan(words, count));
+      case Content::kBytes:
+        return numbers.Words(first / 4, absl::MakeSpan(words, (count + 3) / 4));
+      case Content::kShape:
+        std::memcpy(bytes_.data(), tensor.dims.data(), count * sizeof(int64_t));
+        return;
       case Content::kZeroPoints:  // eight; GPTQ stores them one too small
         std::fill_n(words, count, shape_.format == CheckpointFormat::kGptq ? 0x77777777 : 0x88888888);
         return;
@@ -125,8 +162,9 @@ class TensorWriter {
   std::vector<float> floats_ = std::vector<float>(kChunkBytes / 2);  // as many as F16 in a chunk
 };
 
-absl::Status WriteWeights(const CheckpointShape& shape, const std::vector<LaidOutTensor>& tensors,
-                          const std::string& path) {
+// Tensors [first, first + tensors.size()) of the model into one file.
+absl::Status WriteWeights(const CheckpointShape& shape, absl::Span<const LaidOutTensor> tensors,
+                          uint64_t first, const std::string& path) {
   const bool gguf = IsGguf(shape.format);
   NPUBANK_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   NPUBANK_RETURN_IF_ERROR(file.Append(
@@ -134,7 +172,7 @@ absl::Status WriteWeights(const CheckpointShape& shape, const std::vector<LaidOu
            : SafetensorsHeader(tensors, shape.padded ? kPaddedAlignment : kHubAlignment)));
   TensorWriter writer(shape, file);
   for (size_t i = 0; i < tensors.size(); ++i) {
-    NPUBANK_RETURN_IF_ERROR(writer.Write(tensors[i], i));
+    NPUBANK_RETURN_IF_ERROR(writer.Write(tensors[i], first + i));
     if (gguf) {
       NPUBANK_RETURN_IF_ERROR(file.Append(std::string(GgufPadding(tensors[i].bytes()), '\0')));
     }
@@ -148,12 +186,39 @@ absl::Status WriteText(const std::string& text, const std::string& path) {
   return file.Commit();
 }
 
+// Several files of about as many bytes, and the index that says which tensor is where.
+absl::Status WriteShards(const CheckpointShape& shape, const std::vector<LaidOutTensor>& tensors,
+                         const std::string& folder) {
+  uint64_t total = 0;
+  for (const LaidOutTensor& tensor : tensors) total += tensor.bytes();
+  Json map = Json::object();
+  size_t first = 0;
+  uint64_t written = 0;
+  for (int64_t shard = 1; shard <= shape.shards; ++shard) {
+    const std::string name = absl::StrFormat("model-%05d-of-%05d.safetensors", shard, shape.shards);
+    const uint64_t until = total / static_cast<uint64_t>(shape.shards) * static_cast<uint64_t>(shard);
+    size_t end = first;
+    while (end < tensors.size() && (written < until || shard == shape.shards)) {
+      written += tensors[end].bytes();
+      map[tensors[end++].name] = name;
+    }
+    NPUBANK_RETURN_IF_ERROR(WriteWeights(shape, absl::MakeConstSpan(tensors).subspan(first, end - first),
+                                         first, folder + "/" + name));
+    first = end;
+  }
+  const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
+  return WriteText(index.dump(2) + "\n", folder + "/model.safetensors.index.json");
+}
+
 }  // namespace
 
 std::optional<CheckpointFormat> CheckpointFormatFromName(absl::string_view name) {
   if (name == "safetensors") return CheckpointFormat::kSafetensors;
   if (name == "gptq") return CheckpointFormat::kGptq;
   if (name == "awq") return CheckpointFormat::kAwq;
+  if (name == "int8") return CheckpointFormat::kInt8;
+  if (name == "pack-int8") return CheckpointFormat::kPackInt8;
+  if (name == "pack-int4") return CheckpointFormat::kPackInt4;
   if (name == "gguf-q4_0") return CheckpointFormat::kGgufQ4_0;
   if (name == "gguf-q4_k") return CheckpointFormat::kGgufQ4_K;
   if (name == "gguf-q6_k") return CheckpointFormat::kGgufQ6_K;
@@ -168,10 +233,14 @@ absl::StatusOr<std::string> WriteCheckpoint(const CheckpointShape& shape, const 
   }
   if (IsGguf(shape.format)) {
     const std::string path = folder + "/model.gguf";
-    NPUBANK_RETURN_IF_ERROR(WriteWeights(shape, tensors, path));
+    NPUBANK_RETURN_IF_ERROR(WriteWeights(shape, tensors, 0, path));
     return path;
   }
-  NPUBANK_RETURN_IF_ERROR(WriteWeights(shape, tensors, folder + "/model.safetensors"));
+  if (shape.shards > 1) {
+    NPUBANK_RETURN_IF_ERROR(WriteShards(shape, tensors, folder));
+  } else {
+    NPUBANK_RETURN_IF_ERROR(WriteWeights(shape, tensors, 0, folder + "/model.safetensors"));
+  }
   NPUBANK_RETURN_IF_ERROR(WriteText(MakeConfig(shape), folder + "/config.json"));
   return folder;
 }

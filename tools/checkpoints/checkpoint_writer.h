@@ -5,7 +5,8 @@
 //   shape.format = CheckpointFormat::kAwq;
 //   NPUBANK_ASSIGN_OR_RETURN(std::string model, WriteCheckpoint(shape, "tiny"));   // "tiny"
 //
-// Safetensors formats write DIR/model.safetensors and DIR/config.json; GGUF ones DIR/model.gguf. Data in a
+// Safetensors formats write DIR/model.safetensors, or several files and their index, and DIR/config.json; GGUF
+// ones DIR/model.gguf. Data in a
 // safetensors file begins where its header ends, at a multiple of 8 and of nothing more; `padded` makes
 // that a multiple of 64, as few files have it. Order, types and names: stored_layout.h.
 //
@@ -33,12 +34,15 @@ enum class CheckpointFormat {
   kSafetensors,
   kGptq,
   kAwq,
+  kInt8,      // compressed-tensors, "int-quantized": a scale for each output
+  kPackInt8,  // "pack-quantized": words of four numbers, scales as above
+  kPackInt4,  // words of eight, a scale for each group
   kGgufQ4_0,  // from here on GGUF
   kGgufQ4_K,
   kGgufQ6_K,
   kGgufQ8_0,
 };
-// "safetensors", "gptq", "awq", "gguf-q4_0", "gguf-q4_k", "gguf-q6_k", "gguf-q8_0".
+// "safetensors", "gptq", "awq", "int8", "pack-int8", "pack-int4", "gguf-q4_0", "gguf-q4_k", "gguf-q6_k", "gguf-q8_0".
 std::optional<CheckpointFormat> CheckpointFormatFromName(absl::string_view name);
 
 struct CheckpointShape {
@@ -54,6 +58,7 @@ struct CheckpointShape {
   CheckpointFormat format = CheckpointFormat::kSafetensors;
   ElementType element = ElementType::kBF16;  // of kSafetensors; or F32, F16
   bool padded = false;
+  int64_t shards = 1;                        // files of safetensors that the tensors are spread over
 };
 
 // What names the model to Checkpoint::Open: the folder, or the GGUF file in it.

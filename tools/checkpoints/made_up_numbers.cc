@@ -19,6 +19,7 @@ uint64_t Mix(uint64_t x) {
 
 constexpr float kDeviation = 0.02f;
 constexpr float kNibbleDeviation = 4.6097722f;  // of 0 to 15, each as often: sqrt(255 / 12)
+constexpr float kByteDeviation = 73.900383f;    // of 0 to 255: sqrt(65535 / 12)
 
 // Where a block's F16 scale lies, that of its minima after it if it has one, and what the first is:
 // numbers of this size, times a scale of its own where blocks have those, deviate as they should. The
@@ -69,10 +70,11 @@ void MadeUpNumbers::Words(uint64_t first, absl::Span<uint32_t> out) const {
   for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<uint32_t>(Mix(stream_ + first + i) >> 32);
 }
 
-void MadeUpNumbers::Scales(uint64_t first, absl::Span<float> out) const {
+void MadeUpNumbers::Scales(uint64_t first, int levels, absl::Span<float> out) const {
+  const float deviation = levels == 16 ? kNibbleDeviation : kByteDeviation;
   for (size_t i = 0; i < out.size(); ++i) {
     const auto part = static_cast<float>(Mix(stream_ + first + i) >> 48) / 65536.0f;  // 0 to 1
-    out[i] = kDeviation / kNibbleDeviation * (0.75f + 0.5f * part);
+    out[i] = kDeviation / deviation * (0.75f + 0.5f * part);
   }
 }
 

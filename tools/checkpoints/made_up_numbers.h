@@ -24,8 +24,8 @@ class MadeUpNumbers {
   void Floats(uint64_t first, float mean, absl::Span<float> out) const;
   // Any words.
   void Words(uint64_t first, absl::Span<uint32_t> out) const;
-  // Scales that give numbers of 0 to 15 about their middle a deviation of 0.02.
-  void Scales(uint64_t first, absl::Span<float> out) const;
+  // Scales that give numbers of so many levels, 16 or 256, about their middle a deviation of 0.02.
+  void Scales(uint64_t first, int levels, absl::Span<float> out) const;
   // Any numbers under such scales.
   void Blocks(kernels::BlockFormat format, uint64_t first, uint64_t blocks, std::byte* out) const;
 

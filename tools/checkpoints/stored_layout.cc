@@ -38,6 +38,10 @@ absl::Status CheckShape(const CheckpointShape& shape) {
       shape.element != ElementType::kF32) {
     return absl::InvalidArgumentError("the element type must be BF16, F16 or F32");
   }
+  if (shape.shards < 1 || shape.shards > shape.layers || (shape.shards > 1 && IsGguf(shape.format))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shards ", shape.shards, " must be 1, or of safetensors at most one for each layer"));
+  }
   return absl::OkStatus();
 }
 
@@ -46,7 +50,7 @@ struct Logical {
   std::string hub;   // without ".weight"
   std::string gguf;  // "
   std::vector<int64_t> dims;
-  bool linear = false;  // one that GPTQ and AWQ quantise
+  bool linear = false;  // one that GPTQ, AWQ and compressed-tensors quantise
 };
 
 // In the order of their hub names, layer by layer.
@@ -87,6 +91,8 @@ class Layout {
       if (logical.gguf.find("attn_norm") != std::string::npos) ++layer;
       if (IsGguf(shape_.format)) {
         AddGguf(logical, layer);
+      } else if (logical.linear && IsCompressed(shape_.format)) {
+        AddCompressed(logical);
       } else if (logical.linear && shape_.format != CheckpointFormat::kSafetensors) {
         AddWords(logical);
       } else {
@@ -100,7 +106,8 @@ class Layout {
 
  private:
   ElementType Element() const {
-    return shape_.format == CheckpointFormat::kSafetensors ? shape_.element : ElementType::kF16;
+    if (shape_.format == CheckpointFormat::kSafetensors) return shape_.element;
+    return IsCompressed(shape_.format) ? ElementType::kBF16 : ElementType::kF16;
   }
   static Content Plain(const Logical& logical) {
     return logical.dims.size() == 1 ? Content::kNearOne : Content::kNearZero;
@@ -135,6 +142,27 @@ class Layout {
     Add(logical.hub + ".scales", ElementType::kF16, {groups, out}, Content::kScales);
     if (!gptq) return;
     Add(logical.hub + ".g_idx", ElementType::kI32, {in}, Content::kGroups)->group_size = group;
+  }
+
+  void AddCompressed(const Logical& logical) {
+    const int64_t out = logical.dims[0];
+    const int64_t in = logical.dims[1];
+    const bool four = shape_.format == CheckpointFormat::kPackInt4;
+    const int64_t group = four ? GroupSize(shape_).value_or(in) : in;
+    if (shape_.format == CheckpointFormat::kInt8) {
+      Add(logical.hub + ".weight", ElementType::kI8, logical.dims, Content::kBytes);
+    } else {
+      const int64_t in_word = four ? kNumbersInWord : 4;
+      if (in % in_word != 0) {
+        status_.Update(absl::InvalidArgumentError(
+            absl::StrCat(logical.hub, " has rows of ", in, ", which are not whole words of ", in_word)));
+        return;
+      }
+      Add(logical.hub + ".weight_packed", ElementType::kI32, {out, in / in_word}, Content::kWords);
+      Add(logical.hub + ".weight_shape", ElementType::kI64, {2}, Content::kShape)->dims = logical.dims;
+    }
+    Add(logical.hub + ".weight_scale", ElementType::kBF16, {out, in / group}, Content::kScales)->levels =
+        four ? 16 : 256;
   }
 
   void AddGguf(const Logical& logical, int64_t layer) {
@@ -191,6 +219,10 @@ uint64_t LaidOutTensor::bytes() const {
 std::optional<int64_t> GroupSize(const CheckpointShape& shape) {
   const bool whole = shape.hidden % kUsualGroup == 0 && shape.intermediate % kUsualGroup == 0;
   return whole ? std::optional(kUsualGroup) : std::nullopt;
+}
+
+bool IsCompressed(CheckpointFormat format) {
+  return format >= CheckpointFormat::kInt8 && format <= CheckpointFormat::kPackInt4;
 }
 
 bool IsGguf(CheckpointFormat format) { return format >= CheckpointFormat::kGgufQ4_0; }

@@ -166,6 +166,23 @@ TEST(CheckpointWriterTest, SafetensorsAreLaidOutAsOthersLayThemOut) {
   EXPECT_GT(residues.size(), 1u) << "the header's length decides";
 }
 
+TEST(CheckpointWriterTest, ShardsHoldTheTensorsOfTheWhole) {
+  const TemporaryFolder folder;
+  CheckpointShape shape = Tiny();
+  shape.layers = 3;
+  ASSERT_TRUE(WriteCheckpoint(shape, folder.path() + "/whole").ok());
+  shape.shards = 3;
+  ASSERT_TRUE(WriteCheckpoint(shape, folder.path() + "/shards").ok());
+  const auto whole = Checkpoint::Open(folder.path() + "/whole");
+  const auto shards = Checkpoint::Open(folder.path() + "/shards");
+  ASSERT_TRUE(whole.ok() && shards.ok()) << shards.status();
+  EXPECT_EQ((*shards)->index()->file_count(), 3u);
+  ASSERT_EQ((*shards)->index()->tensors().size(), (*whole)->index()->tensors().size());
+  for (const StoredTensor& tensor : (*whole)->index()->tensors()) {
+    EXPECT_EQ(Values(**shards, tensor.name), Values(**whole, tensor.name)) << tensor.name;
+  }
+}
+
 TEST(CheckpointWriterTest, PaddedDataStartsOnACacheLine) {
   const TemporaryFolder folder;
   CheckpointShape shape = Tiny();
@@ -194,6 +211,10 @@ TEST(CheckpointWriterTest, QuantizedModelsHaveTheirFormatsTensors) {
   EXPECT_EQ(form(CheckpointFormat::kGptq, kDown), "GPTQ words I32[64,256]");
   EXPECT_EQ(form(CheckpointFormat::kAwq, kDown), "AWQ words I32[512,32]");
   EXPECT_EQ(form(CheckpointFormat::kAwq, "lm_head.weight"), "plain F16[300,256]");
+  EXPECT_EQ(form(CheckpointFormat::kInt8, kDown), "planes I8[256,512]");
+  EXPECT_EQ(form(CheckpointFormat::kInt8, "lm_head.weight"), "plain BF16[300,256]");
+  EXPECT_EQ(form(CheckpointFormat::kPackInt8, kDown), "rows of 8-bit words I32[256,128]");
+  EXPECT_EQ(form(CheckpointFormat::kPackInt4, kDown), "rows of 4-bit words I32[256,64]");
   EXPECT_EQ(form(CheckpointFormat::kGgufQ4_0, kDown), "Q4_0 blocks U8[256,288]");
   EXPECT_EQ(form(CheckpointFormat::kGgufQ8_0, kDown), "Q8_0 blocks U8[256,544]");
   EXPECT_EQ(form(CheckpointFormat::kGgufQ6_K, kDown), "Q6_K blocks U8[256,420]");
@@ -207,7 +228,8 @@ TEST(CheckpointWriterTest, QuantizedModelsHaveTheirFormatsTensors) {
 TEST(CheckpointWriterTest, QuantizedNumbersSpreadAroundZero) {
   const TemporaryFolder folder;
   for (const CheckpointFormat format :
-       {CheckpointFormat::kGptq, CheckpointFormat::kAwq, CheckpointFormat::kGgufQ4_0,
+       {CheckpointFormat::kGptq, CheckpointFormat::kAwq, CheckpointFormat::kInt8,
+        CheckpointFormat::kPackInt8, CheckpointFormat::kPackInt4, CheckpointFormat::kGgufQ4_0,
         CheckpointFormat::kGgufQ4_K, CheckpointFormat::kGgufQ6_K, CheckpointFormat::kGgufQ8_0}) {
     CheckpointShape shape = Tiny();
     shape.hidden = 256;
