@@ -78,6 +78,16 @@ TEST(FunctionBlob, ReadsFromAnyAddress) {
   }
 }
 
+TEST(FunctionBlob, RefusesOtherVersionsByNumber) {
+  const std::string blob = WriteFunctionBlob(MakeLayer());
+  EXPECT_TRUE(ReadFunctionBlob(OfVersion(blob, 2)).ok());
+  for (const uint32_t version : {0u, 1u, 3u, 0xFFFFFFFFu}) {
+    const absl::Status status = ReadFunctionBlob(OfVersion(blob, version)).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(Message(status), HasSubstr(absl::StrCat("version ", version, ", this reader knows 2")));
+  }
+}
+
 TEST(FunctionBlob, RefusesAnotherKindOfFile) {
   EXPECT_THAT(Message(ReadFunctionBlob("").status()), HasSubstr("it has 0 bytes"));
   EXPECT_THAT(Message(ReadFunctionBlob(std::string(100, 'x')).status()), HasSubstr("identifier"));

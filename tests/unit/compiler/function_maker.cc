@@ -1,5 +1,7 @@
 #include "npubank/tests/unit/compiler/function_maker.h"
 
+#include <flatbuffers/flatbuffers.h>
+
 namespace npubank {
 namespace {
 
@@ -53,6 +55,13 @@ Function MakeLayer() {
   const uint32_t g = f.Op(OpKind::kSiluMul, {o, n}, F32({3, 8}));
   const uint32_t y = f.Op(OpKind::kAdd, {g, o}, F32({3, 8}));
   return f.Finish({y});
+}
+
+std::string OfVersion(std::string blob, uint32_t version) {
+  constexpr flatbuffers::voffset_t kFirstField = 4;  // both say their version there
+  auto* const root = flatbuffers::GetMutableRoot<flatbuffers::Table>(blob.data());
+  flatbuffers::WriteScalar(root->GetAddressOf(kFirstField), version);
+  return blob;
 }
 
 Function MakeEnds() {

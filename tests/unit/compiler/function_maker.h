@@ -29,6 +29,9 @@ inline TensorType I32(std::vector<int64_t> dims) {
   return Type(ElementType::kI32, std::move(dims));
 }
 
+// A function's or a submodel's blob as a writer of that version made it.
+std::string OfVersion(std::string blob, uint32_t version);
+
 class FunctionMaker {
  public:
   explicit FunctionMaker(std::string name) { function_.name = std::move(name); }

@@ -85,7 +85,7 @@ class Generator {
       case 7:
         return Attention(x);
       case 8:
-        return Op(OpKind::kEmbed, {tokens_, Weight({11, kWidth})}, F32({kRandomChunk, kWidth}));
+        return Embedding();
       case 9:
         return Rows(x) == kRandomChunk ? Op(OpKind::kSelectLast, {x, span_}, F32({1, Width(x)}))
                                        : Norm(x);
@@ -110,11 +110,39 @@ class Generator {
   uint32_t Product(uint32_t x, int64_t width) {
     OpAttributes attributes;
     attributes.transposed = OneIn(2);
-    const uint32_t weight =
-        attributes.transposed ? Weight({width, Width(x)}) : Weight({Width(x), width});
-    std::vector<uint32_t> inputs = {x, weight};
+    std::vector<uint32_t> inputs = {x};
+    if (attributes.transposed) {
+      attributes.form = AddRows(width, Width(x), inputs);
+    } else {
+      inputs.push_back(Weight({Width(x), width}));
+    }
     if (OneIn(8)) inputs.push_back(width == Width(x) && OneIn(2) ? x : Any(Rows(x), width));
     return Op(OpKind::kMatMul, std::move(inputs), F32({Rows(x), width}), attributes);
+  }
+
+  uint32_t Embedding() {
+    OpAttributes attributes;
+    std::vector<uint32_t> inputs = {tokens_};
+    attributes.form = AddRows(11, kWidth, inputs);
+    return Op(OpKind::kEmbed, std::move(inputs), F32({kRandomChunk, kWidth}), attributes);
+  }
+
+  // A matrix that lies by rows, whole or in two or three parts; its values after `inputs`.
+  WeightForm AddRows(int64_t rows, int64_t columns, std::vector<uint32_t>& inputs) {
+    if (OneIn(2)) {
+      inputs.push_back(Weight({rows, columns}));
+      return WeightForm();
+    }
+    const WeightForm form =
+        WeightForm::Planes(OneIn(2) ? WeightForm::Offset::kNone : WeightForm::Offset::kMin);
+    const std::string name = absl::StrCat("weight", graph_.values().size());
+    for (const WeightPart part : form.Parts()) {
+      const bool numbers = part == WeightPart::kWeight;
+      const std::string stored = absl::StrCat(name, " ", WeightPartName(part));
+      model_.Set(stored, numbers ? ElementType::kI8 : ElementType::kF32, {rows, numbers ? columns : 2});
+      inputs.push_back(graph_.AddWeight(name, model_.Tensor(stored), part));
+    }
+    return form;
   }
 
   // Over caches of its own, all heads at once or head after head.

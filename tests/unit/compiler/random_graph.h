@@ -1,5 +1,5 @@
 // RandomGraph: networks for tests that nobody would draw: every kind of operation, blocks that
-// repeat, values that skip blocks, outputs anywhere.
+// repeat, values that skip blocks, weights whole and in parts, outputs anywhere.
 //
 //   std::mt19937 random(seed);
 //   Graph graph = RandomGraph(random);

@@ -25,10 +25,23 @@ struct Step {
   int64_t out_dim(int axis) const { return function.values[op.output].type.shape().dim(axis); }
 };
 
+// How many inputs a weight is, from the second on.
+size_t PartsOf(const Step& s) { return s.op.attributes.form.Parts().size(); }
+
+// Number i of that weight: F32, or I8 under scales and perhaps minima for each group of a row.
+float NumberOf(const Step& s, int64_t i) {
+  if (s.op.attributes.form.plain()) return s.x(1)[i];
+  const int64_t columns = s.dim(1, 1);
+  const int64_t groups = s.dim(2, 1);
+  const int64_t group = i / columns * groups + i % columns / (columns / groups);
+  const float number = static_cast<float>(static_cast<const int8_t*>(s.in[1])[i]) * s.x(2)[group];
+  return PartsOf(s) == 3 ? number + s.x(3)[group] : number;
+}
+
 void Embed(const Step& s) {
   const int64_t d = s.dim(1, 1);
   for (int64_t r = 0; r < s.dim(0, 0); ++r) {
-    std::memcpy(s.out + r * d, s.x(1) + s.ids(0)[r] * d, static_cast<size_t>(d) * sizeof(float));
+    for (int64_t i = 0; i < d; ++i) s.out[r * d + i] = NumberOf(s, s.ids(0)[r] * d + i);
   }
 }
 
@@ -50,9 +63,10 @@ void MatMul(const Step& s) {
       float sum = 0;
       for (int64_t k = 0; k < depth; ++k) {
         const int64_t w = s.op.attributes.transposed ? c * depth + k : k * columns + c;
-        sum += s.x(0)[r * depth + k] * s.x(1)[w];
+        sum += s.x(0)[r * depth + k] * NumberOf(s, w);
       }
-      s.out[r * columns + c] = s.in.size() > 2 ? s.x(2)[r * columns + c] + sum : sum;
+      const size_t addend = 1 + PartsOf(s);
+      s.out[r * columns + c] = s.in.size() > addend ? s.x(addend)[r * columns + c] + sum : sum;
     }
   }
 }
@@ -170,11 +184,16 @@ void Execute(const Step& s) {
   }
 }
 
-// The same numbers for the same name, whoever asks.
-std::vector<float> MakeUp(const std::string& name, int64_t elements) {
+// The same numbers for the same name, whoever asks: floats, or bytes of -1 to 1 in the room of floats.
+std::vector<float> MakeUp(const std::string& name, const TensorType& type) {
   std::seed_seq seed(name.begin(), name.end());
   std::mt19937 random(seed);
-  std::vector<float> weights(static_cast<size_t>(elements));
+  std::vector<float> weights(static_cast<size_t>(type.num_elements()));
+  if (type.element() == ElementType::kI8) {
+    auto* const bytes = reinterpret_cast<int8_t*>(weights.data());
+    for (size_t i = 0; i < weights.size(); ++i) bytes[i] = static_cast<int8_t>(random() % 3) - 1;
+    return weights;
+  }
   for (float& weight : weights) {
     weight = static_cast<float>(random() % 2001) / 1000.0f - 1.0f;
   }
@@ -198,7 +217,7 @@ void* ReferenceRun::Resolve(const Binding& binding, const TensorType& type) {
   if (binding.kind == BindingKind::kWeight) {
     const std::string name = blob_.weights[binding.index].ToString();
     std::vector<float>& weight = weights_[name];
-    if (weight.empty()) weight = MakeUp(name, type.num_elements());
+    if (weight.empty()) weight = MakeUp(name, type);
     return weight.data();
   }
   const SubmodelValue& value = blob_.values[binding.index];
@@ -208,7 +227,7 @@ void* ReferenceRun::Resolve(const Binding& binding, const TensorType& type) {
   }
   if (value.placement == Placement::kInput) {
     std::vector<float>& input = weights_[value.name];
-    if (input.empty()) input = MakeUp(value.name, type.num_elements());
+    if (input.empty()) input = MakeUp(value.name, type);
     return input.data();
   }
   return values_[value.name].data();
@@ -248,7 +267,8 @@ std::map<std::string, std::vector<float>> RunApart(const Graph& graph,
   for (const GraphValue& value : graph.values()) {
     function.values.push_back({value.name, value.type, Storage::kScratch, 0});
     const bool given = value.kind == ValueKind::kInput || value.kind == ValueKind::kWeight;
-    memory.push_back(given ? MakeUp(value.name, value.type.num_elements())
+    const std::string name = SubmodelWeight{value.name, value.part}.ToString();
+    memory.push_back(given ? MakeUp(name, value.type)
                            : std::vector<float>(static_cast<size_t>(value.type.num_elements()),
                                                 std::numeric_limits<float>::quiet_NaN()));
   }

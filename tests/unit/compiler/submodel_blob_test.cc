@@ -10,6 +10,7 @@
 
 #include "npubank/compiler_stub/blob/submodel_check.h"
 #include "npubank/compiler_stub/compile.h"
+#include "npubank/tests/unit/compiler/function_maker.h"
 #include "npubank/tools/benchmarks/fake_model.h"
 
 namespace npubank {
@@ -45,6 +46,15 @@ TEST(SubmodelBlob, ClosureIsTheCallsWeightsInOrder) {
   ASSERT_EQ(closure.size(), 9u);
   EXPECT_EQ(blob.weights[closure[0]].name, "model.layers.0.input_layernorm.weight");
   EXPECT_EQ(blob.weights[closure[8]].name, "model.layers.0.mlp.down_proj.weight");
+}
+
+TEST(SubmodelBlob, RefusesOtherVersionsByNumber) {
+  const std::string bytes = CompiledBytes();
+  EXPECT_TRUE(ReadSubmodelBlob(OfVersion(bytes, 2)).ok());
+  for (const uint32_t version : {0u, 1u, 3u}) {
+    EXPECT_THAT(Message(ReadSubmodelBlob(OfVersion(bytes, version)).status()),
+                HasSubstr(absl::StrCat("version ", version, ", this reader knows 2")));
+  }
 }
 
 TEST(SubmodelBlob, RefusesAFunctionBlob) {
