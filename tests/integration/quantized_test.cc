@@ -20,6 +20,7 @@
 #include "npubank/tests/support/program.h"
 #include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/support/temporary_folder.h"
+#include "npubank/tests/support/test_model.h"
 #include "npubank/tools/model_run.h"
 
 namespace npubank {
@@ -363,6 +364,28 @@ TEST_F(QuantizedTest, TwoQuantisationsOfOneModelShareWhatIsEqualAndNothingElse) 
   constexpr uint64_t kPage = 4096;
   EXPECT_EQ(totals.content_bytes_saved - of_itself, 512 * 64 * 2 + 11 * kPage);
   EXPECT_EQ(Story(gptq.path(), WeightFormat::kKeep), Story(gptq.path(), WeightFormat::kF32));
+}
+
+// F16 is what `auto` makes of floats that a device has no function over.
+TEST_F(QuantizedTest, ANumberThatF16CannotHoldIsNamedAndTheModelIsLoadedAsItIsStored) {
+  const TestModel model;  // BF16
+  const std::string path = model.file("model.safetensors");
+  const char* const kName = "model.layers.1.mlp.up_proj.weight";
+  std::string bytes = ReadWholeFile(path);
+  const uint64_t row = StoredTensors(path).Dim(kName, 1);
+  const uint16_t large = 0x47C0;  // 98304
+  std::memcpy(bytes.data() + StoredTensors(path).Entry(kName).offset + (row + 2) * 2, &large, 2);
+  WriteWholeFile(path, bytes);
+  ModelRunOptions options;
+  options.model = model.model();
+  options.weights = WeightFormat::kF16;
+  const absl::Status status = ModelRun::Load(options, place_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find(std::string("tensor '") + kName + "', BF16[96,64], has 98304 at [1,2]"),
+            absl::string_view::npos)
+      << status;
+  EXPECT_NE(Load(model.model(), WeightFormat::kAuto), nullptr);
+  EXPECT_NE(Load(model.model(), WeightFormat::kBF16), nullptr);
 }
 
 // "Once upon a time, there was a": what no loss of four bits changes.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -161,6 +162,18 @@ class TransformationFaultsTest : public ::testing::Test {
   static constexpr int64_t kLong = 80 << 10;  // 160 KiB of halves: three tiles
   enum class Fault { kRead, kReadForEver, kCancelled };
 
+  // Which F16 can hold: counted up to 2048, again and again.
+  static std::vector<std::byte> Numbers(int64_t count, float first = 1) {
+    std::vector<std::byte> bytes;
+    while (count > 0) {
+      const std::vector<std::byte> more =
+          CountingFloats(static_cast<size_t>(std::min<int64_t>(count, 2048)), first);
+      bytes.insert(bytes.end(), more.begin(), more.end());
+      count -= 2048;
+    }
+    return bytes;
+  }
+
   static std::vector<LazyTensor> Halves(const std::shared_ptr<ScriptedSource>& source) {
     std::vector<LazyTensor> halves;
     for (const LazyTensor& stored : VectorsOver(source, kLong)) {
@@ -179,12 +192,12 @@ class TransformationFaultsTest : public ::testing::Test {
 
   // False when the load was over before the fault came.
   bool FailsAt(Fault kind, int64_t nth) {
-    const auto healthy = ScriptedSource::Make("weights", CountingFloats(2 * kLong));
-    const auto source = ScriptedSource::Make("weights", CountingFloats(2 * kLong));
+    const auto healthy = ScriptedSource::Make("weights", Numbers(2 * kLong));
+    const auto source = ScriptedSource::Make("weights", Numbers(2 * kLong));
     const auto memory = std::make_shared<HostMemory>();
     const auto bank = Bank::Create(memory, {});
     const Owner bystander = bank->AddOwner("bystander");
-    const LazyTensor other = Halves(ScriptedSource::Make("other", CountingFloats(kLong, 7)))[0];
+    const LazyTensor other = Halves(ScriptedSource::Make("other", Numbers(kLong, 7)))[0];
     EXPECT_TRUE(bank->Register(bystander, LazyTensor(other.recipe()), "other").ok());
     EXPECT_TRUE(bank->EvaluateAndAllocate(bystander).ok());
     const Owner owner = bank->AddOwner("prefill");

@@ -1,0 +1,90 @@
+#include "npubank/lazy_tensor/evaluation/overflow.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "npubank/lazy_tensor/base/parallel.h"
+#include "npubank/lazy_tensor/recipe/recipe.h"
+#include "npubank/lazy_tensor/sources/source.h"
+
+namespace npubank {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kColumns = 700;
+constexpr int64_t kRows = 200;  // more than two pieces
+
+// F32[200,700] or BF16, all of them F16's largest but for one.
+RecipePtr Stored(ElementType element, int64_t row, int64_t column, float number) {
+  std::vector<std::byte> bytes;
+  for (int64_t i = 0; i < kRows * kColumns; ++i) {
+    const float value = i == row * kColumns + column ? number : element == ElementType::kF32 ? 65504 : -65280;
+    const auto bits = std::bit_cast<uint32_t>(value);
+    const size_t size = element == ElementType::kF32 ? 4 : 2;
+    const auto* const end = reinterpret_cast<const std::byte*>(&bits) + sizeof(bits);
+    bytes.insert(bytes.end(), end - size, end);  // of BF16 the upper half
+  }
+  const auto type = TensorType::Create(element, *Shape::Create({kRows, kColumns}));
+  return *Recipe::Constant(Source::FromBuffer(std::move(bytes), "x"), 0, *type, "up_proj");
+}
+
+absl::Status Check(const RecipePtr& recipe) { return CheckF16Holds(*recipe, {}); }
+
+TEST(Overflow, ANumberThatF16CannotHoldIsNamedWithItsPlace) {
+  for (const ElementType element : {ElementType::kF32, ElementType::kBF16}) {
+    const RecipePtr stored = Stored(element, 123, 456, -98304);
+    for (const RecipePtr& recipe :
+         {*Recipe::Convert(stored, ElementType::kF16),
+          *Recipe::Convert(*Recipe::Permute(stored, {1, 0}), ElementType::kF16),
+          *Recipe::Permute(*Recipe::Convert(stored, ElementType::kF16), {1, 0}),
+          *Recipe::Reshape(*Recipe::Convert(stored, ElementType::kF16), {kRows * kColumns})}) {
+      const absl::Status status = Check(recipe);
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << recipe->Describe();
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr("tensor 'up_proj', " + stored->type().ToString() + ", has -98304 at [123,456]"));
+    }
+  }
+}
+
+TEST(Overflow, OfSeveralTheFirstIsNamedWhoeverLooks) {
+  const RecipePtr stored = Stored(ElementType::kF32, 199, 699, 1e30f);
+  const RecipePtr both = *Recipe::Convert(stored, ElementType::kF16);
+  ThreadWorkers workers(3);
+  EvaluateOptions options;
+  options.workers = &workers;
+  const absl::Status status = CheckF16Holds(*both, options);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has 1e+30 at [199,699]"));
+}
+
+TEST(Overflow, BeginsWhereRoundingDoes) {
+  const auto status = [](float number) {
+    return Check(*Recipe::Convert(Stored(ElementType::kF32, 1, 2, number), ElementType::kF16));
+  };
+  EXPECT_TRUE(status(65504).ok());
+  EXPECT_TRUE(status(-65519.99f).ok()) << "rounds to 65504";
+  EXPECT_FALSE(status(65520).ok()) << "rounds to an infinity";
+  EXPECT_FALSE(status(std::numeric_limits<float>::max()).ok());
+  EXPECT_TRUE(status(std::numeric_limits<float>::infinity()).ok()) << "is one already";
+  EXPECT_TRUE(status(std::numeric_limits<float>::quiet_NaN()).ok());
+  EXPECT_FALSE(
+      Check(*Recipe::Convert(Stored(ElementType::kBF16, 0, 0, 65536), ElementType::kF16)).ok());
+}
+
+TEST(Overflow, WhatBecomesNoF16IsNotLookedAt) {
+  const RecipePtr stored = Stored(ElementType::kBF16, 1, 2, 1e30f);
+  EXPECT_TRUE(Check(stored).ok());
+  EXPECT_TRUE(Check(*Recipe::Convert(stored, ElementType::kF32)).ok());
+  EXPECT_TRUE(Check(*Recipe::Slice(*Recipe::Convert(stored, ElementType::kF16), {10, 0}, {5, 5})).ok());
+}
+
+}  // namespace
+}  // namespace npubank
