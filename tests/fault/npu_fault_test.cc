@@ -40,6 +40,12 @@ CheckpointShape OneLayer() {
   return shape;
 }
 
+CheckpointShape QuantizedLayer() {
+  CheckpointShape shape = OneLayer();
+  shape.format = CheckpointFormat::kAwq;
+  return shape;
+}
+
 std::vector<std::string> CompileBoth(const std::string& folder, WeightFormat weights) {
   const auto checkpoint = Checkpoint::Open(folder);
   EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
@@ -65,6 +71,10 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
 
 class NpuFaultTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, bool>> {
  protected:
+  NpuFaultTest() : NpuFaultTest(OneLayer(), WeightFormat::kF16) {}
+  // A model, and what is made of its weights where they are not imported as they are stored.
+  NpuFaultTest(const CheckpointShape& shape, WeightFormat made) : made_(made), model_(shape) {}
+
   void SetUp() override {
     const auto [strategy, host_access] = GetParam();
     strategy_ = strategy;
@@ -79,7 +89,7 @@ class NpuFaultTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, 
     software_ = (*device)->software();
     // Constants as they are stored, where they can be imported.
     const bool imported = strategy == MemoryStrategy::kImported;
-    blobs_ = CompileBoth(model_.folder(), imported ? WeightFormat::kKeep : WeightFormat::kF16);
+    blobs_ = CompileBoth(model_.folder(), imported ? WeightFormat::kKeep : made_);
   }
 
   // The step; and when it failed, once more without faults.
@@ -189,11 +199,12 @@ class NpuFaultTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, 
     EXPECT_GT(noticed, 0u);
   }
 
+  const WeightFormat made_;
   MemoryStrategy strategy_ = MemoryStrategy::kAuto;
   bool integrated_ = true;
   std::optional<NpuSwitches> switches_;
   const level_zero::SoftwareNpuExtension* software_ = nullptr;
-  TestModel model_{OneLayer()};
+  TestModel model_;
   TestWeights weights_{1};
   std::vector<std::string> blobs_;
   uint64_t failures_ = 0;  // of this attempt
@@ -225,6 +236,28 @@ INSTANTIATE_TEST_SUITE_P(
       return absl::StrCat(MemoryStrategyName(std::get<0>(test.param)),
                           std::get<1>(test.param) ? "_host_writable" : "_staged");
     });
+
+// Weights in parts: words, scales and zero points, each a tensor of its own, as they are stored and as planes.
+class QuantizedFaultTest : public NpuFaultTest {
+ protected:
+  QuantizedFaultTest() : NpuFaultTest(QuantizedLayer(), WeightFormat::kPacked) {}
+};
+
+TEST_P(QuantizedFaultTest, AnyCallOfALoadAndRunFailingOnce) {
+  FailEveryCall([&] { return LoadAndRun(); }, false);
+}
+
+TEST_P(QuantizedFaultTest, AnyCallOfALoadAndRunFailingForEver) {
+  FailEveryCall([&] { return LoadAndRun(); }, true);
+}
+
+INSTANTIATE_TEST_SUITE_P(Two, QuantizedFaultTest,
+                         ::testing::Combine(::testing::Values(MemoryStrategy::kPlaced,
+                                                              MemoryStrategy::kImported),
+                                            ::testing::Values(true)),
+                         [](const auto& test) {
+                           return std::string(MemoryStrategyName(std::get<0>(test.param)));
+                         });
 
 // A job that the device gave up on.
 class LostJobTest : public NpuFaultTest {};

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "npubank/bank/files/cache_file.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/tests/support/driver_statistics.h"
@@ -49,12 +50,12 @@ class StoredSizeTest : public ::testing::TestWithParam<Stored> {
     uint64_t hits = 0;
     std::vector<int32_t> ids;
   };
-  Loaded Load(WeightFormat weights, MemoryStrategy strategy) const {
+  Loaded Load(WeightFormat weights, MemoryStrategy strategy, std::shared_ptr<CacheFile> cache = nullptr) const {
     Loaded loaded;
     auto place = BankPlace::Open(level_zero::DeviceChoice::kSoftware, /*workers=*/2,
                                  {.strategy = strategy, .argument_alignment = 1},
                                  // Made-up scales of blocks are all the same: that saving is no format's.
-                                 {.share_content = false});
+                                 {.share_content = false, .cache = cache});
     EXPECT_TRUE(place.ok()) << place.status();
     ModelRunOptions options;
     options.model = model_.model();
@@ -69,6 +70,10 @@ class StoredSizeTest : public ::testing::TestWithParam<Stored> {
     const absl::Status status = (*run)->Generate({1, 5, 9, 2, 7, 3}, 6, [](absl::string_view) {});
     EXPECT_TRUE(status.ok()) << status;
     loaded.ids = (*run)->speech().ids;
+    if (cache != nullptr) {
+      const absl::Status saved = cache->Save();
+      EXPECT_TRUE(saved.ok()) << saved;
+    }
     return loaded;
   }
   // Of all tensors in the files.
@@ -113,6 +118,20 @@ TEST_P(StoredSizeTest, DeviceAndImportedBytesAreTheStoredOnes) {
                   static_cast<int>(weights), static_cast<int>(strategy), device / stored);
     }
   }
+}
+
+// Planes are made once; each part lies in the cache by itself.
+TEST_P(StoredSizeTest, PlanesComeFromTheCacheOnTheNextStart) {
+  const std::string path = model_.file("cache");
+  const auto load = [&] {
+    return Load(WeightFormat::kPacked, MemoryStrategy::kPlaced, CacheFile::Open({.path = path}));
+  };
+  const Loaded first = load();
+  const Loaded second = load();
+  EXPECT_EQ(second.totals.transformations, 0u);
+  EXPECT_EQ(second.totals.cache_hits, first.totals.transformations);
+  EXPECT_EQ(second.totals.device_bytes, first.totals.device_bytes);
+  EXPECT_EQ(second.ids, first.ids);
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, StoredSizeTest,

@@ -137,6 +137,33 @@ TEST_P(SessionsLeakTest, ASessionLoadedAfterAllOthersAreGoneStartsFromTheFilesAg
   EXPECT_EQ(Run(*second), logits);
 }
 
+TEST_P(SessionsLeakTest, ASleepGivesEveryPartBackAndTheNextFeedBringsItBack) {
+  auto session = Load({4, 1});
+  ASSERT_NE(session, nullptr);
+  const std::vector<float> logits = Run(*session);
+  const auto slept = session->Sleep();
+  ASSERT_TRUE(slept.ok()) << slept.status();
+  EXPECT_EQ(place_.bank->Totals().resident_bytes, 0u);
+  EXPECT_EQ(Driver().live_bytes, 0u);
+  EXPECT_EQ(Run(*session), logits);
+  ExpectOneCopy(session->device_bytes());
+}
+
+TEST_P(SessionsLeakTest, EveryPartIsEvictedForABudgetAndComesBack) {
+  auto session = Load({4, 1});
+  ASSERT_NE(session, nullptr);
+  const std::vector<float> logits = Run(*session);
+  session->Pause();
+  ASSERT_EQ(place_.bank->SetBudget(0), absl::OkStatus());
+  const BankTotals totals = place_.bank->Totals();
+  EXPECT_EQ(totals.resident_bytes, 0u);
+  EXPECT_EQ(totals.evictions, totals.unique_tensors);
+  EXPECT_EQ(place_.memory->Usage().live_bytes, session->device_bytes()) << "the conversation stays";
+  ASSERT_EQ(place_.bank->SetBudget(BankOptions().budget_bytes), absl::OkStatus());
+  EXPECT_EQ(Run(*session), logits);
+  ExpectOneCopy(session->device_bytes());
+}
+
 TEST_P(SessionsLeakTest, AHundredLoadAndUnloadCyclesLeaveNothing) {
   for (int cycle = 0; cycle < 100; ++cycle) {
     auto session = Load({4, 1});
@@ -153,7 +180,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Layout{"gguf_kept", CheckpointFormat::kGgufQ4_0, WeightFormat::kKeep, 1},
                       Layout{"gguf_packed", CheckpointFormat::kGgufQ4_0, WeightFormat::kPacked, 2},
                       Layout{"gptq_kept", CheckpointFormat::kGptq, WeightFormat::kKeep, 3},
-                      Layout{"awq_packed", CheckpointFormat::kAwq, WeightFormat::kPacked, 3}),
+                      Layout{"awq_packed", CheckpointFormat::kAwq, WeightFormat::kPacked, 3},
+                      Layout{"int8_kept", CheckpointFormat::kInt8, WeightFormat::kKeep, 2},
+                      Layout{"int4_packed", CheckpointFormat::kPackInt4, WeightFormat::kPacked, 2}),
     [](const auto& layout) { return std::string(layout.param.name); });
 
 }  // namespace
