@@ -9,6 +9,7 @@
 #define NPUBANK_COMPILER_STUB_COMPILE_OPTIONS_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -54,6 +55,9 @@ struct CompileOptions {
   // Of the device that will run it: the same for all submodels of a model, so that they choose the
   // same recipes.
   DeviceTraits device = {};
+  // Told of each weight that kAuto does not use as it is stored, by each operation that takes it: its name, and what
+  // it is and becomes, "BF16 to F16", "AWQ words to planes". From within Compile.
+  std::function<void(absl::string_view tensor, absl::string_view becomes)> converted = {};
   // False gives every value memory of its own: to prove that sharing changes no result.
   bool reuse = true;
 };

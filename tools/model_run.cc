@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,7 +31,8 @@ absl::Status SaveBlob(const std::string& folder, const std::string& name, const 
 // The two submodels: prefill for the prompt, kvcache for each next token.
 absl::StatusOr<std::vector<std::string>> CompileSubmodels(const Checkpoint& checkpoint,
                                                           const ModelRunOptions& options,
-                                                          const DeviceMemoryTraits& device) {
+                                                          const DeviceMemoryTraits& device,
+                                                          std::vector<std::string>& converted) {
   const ModelConfig& config = checkpoint.config();
   CompileOptions compile;
   compile.device.argument_alignment = device.argument_alignment;
@@ -39,6 +41,10 @@ absl::StatusOr<std::vector<std::string>> CompileSubmodels(const Checkpoint& chec
   compile.schedule = options.schedule;
   compile.context =
       options.context > 0 ? options.context : std::min(config.context_length, kDefaultContext);
+  std::map<std::string, std::set<std::string>> by_kind;
+  compile.converted = [&](absl::string_view tensor, absl::string_view becomes) {
+    by_kind[std::string(becomes)].emplace(tensor);
+  };
   std::vector<std::string> blobs;
   for (const auto& [name, chunk] :
        {std::pair<std::string, int64_t>{"prefill", std::min(options.chunk, compile.context)},
@@ -49,6 +55,9 @@ absl::StatusOr<std::vector<std::string>> CompileSubmodels(const Checkpoint& chec
     if (!options.save_blobs.empty())
       NPUBANK_RETURN_IF_ERROR(SaveBlob(options.save_blobs, name, blob));
     blobs.push_back(std::move(blob));
+  }
+  for (const auto& [becomes, names] : by_kind) {
+    converted.push_back(absl::StrCat(becomes, ": ", names.size(), " weights"));
   }
   return blobs;
 }
@@ -100,7 +109,7 @@ absl::Status ModelRun::LoadWeights(const ModelRunOptions& options, const BankPla
   NPUBANK_RETURN_IF_ERROR(FindTokenizer(path));
   const Stopwatch compiling;
   NPUBANK_ASSIGN_OR_RETURN(std::vector<std::string> blobs,
-                           CompileSubmodels(*checkpoint, options, place.memory->traits()));
+                           CompileSubmodels(*checkpoint, options, place.memory->traits(), model_.converted));
   model_.compile_seconds = compiling.Seconds();
   ProgressBar bar("loading weights");
   SessionOptions session;

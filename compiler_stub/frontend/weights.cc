@@ -47,8 +47,16 @@ absl::StatusOr<StoredWeight> Weights::Stored(absl::string_view name,
                                                  "; the config asks for ", expected.ToString()));
 }
 
+void Weights::Tell(absl::string_view name, const StoredWeight& stored,
+                   absl::string_view becomes) const {
+  if (format_ != WeightFormat::kAuto || !converted_) return;
+  const absl::string_view element = ElementTypeName(stored.parts[0].type().element());
+  converted_(name, absl::StrCat(stored.form.plain() ? std::string(element) : stored.form.ToString(),
+                                " to ", becomes));
+}
+
 absl::StatusOr<std::optional<OperandWeight>> Weights::AsStored(
-    const StoredWeight& stored, absl::Span<const OpKind> users) const {
+    absl::string_view name, const StoredWeight& stored, absl::Span<const OpKind> users) const {
   if (!UsesStored(format_)) return std::nullopt;
   const auto usable = [&](const StoredWeight& weight) {
     return std::all_of(users.begin(), users.end(), [&](OpKind user) {
@@ -58,8 +66,9 @@ absl::StatusOr<std::optional<OperandWeight>> Weights::AsStored(
   if (format_ == WeightFormat::kKeep) return Operand(stored);
   if (format_ == WeightFormat::kAuto && usable(stored)) return Operand(stored);
   NPUBANK_ASSIGN_OR_RETURN(StoredWeight packed, Packed(stored));
-  if (format_ == WeightFormat::kPacked || usable(packed)) return Operand(std::move(packed));
-  return std::nullopt;
+  if (format_ != WeightFormat::kPacked && !usable(packed)) return std::nullopt;
+  Tell(name, stored, packed.form.ToString());
+  return Operand(std::move(packed));
 }
 
 absl::StatusOr<OperandWeight> Weights::Converted(absl::string_view name, const StoredWeight& stored,
@@ -68,7 +77,9 @@ absl::StatusOr<OperandWeight> Weights::Converted(absl::string_view name, const S
   if (numbers.ok() && transpose) numbers = numbers->Permute({1, 0});
   if (numbers.ok()) {
     const bool vector = numbers->type().shape().rank() == 1;
-    numbers = numbers->Convert(vector ? ElementType::kF32 : TargetElement(format_));
+    const ElementType to = vector ? ElementType::kF32 : TargetElement(format_);
+    Tell(name, stored, ElementTypeName(to));
+    numbers = numbers->Convert(to);
   }
   if (!numbers.ok()) return Annotate(numbers.status(), absl::StrCat("tensor '", name, "'"));
   return OperandWeight{WeightForm(), !transpose, {*std::move(numbers)}};
@@ -78,7 +89,7 @@ absl::StatusOr<OperandWeight> Weights::Matrix(absl::string_view name, int64_t ou
                                               int64_t in) const {
   NPUBANK_ASSIGN_OR_RETURN(const StoredWeight stored, Stored(name, {out, in}));
   NPUBANK_ASSIGN_OR_RETURN(std::optional<OperandWeight> used,
-                           AsStored(stored, {OpKind::kMatMul}));
+                           AsStored(name, stored, {OpKind::kMatMul}));
   if (used.has_value()) return *std::move(used);
   return Converted(name, stored, /*transpose=*/true);
 }
@@ -88,7 +99,7 @@ absl::StatusOr<OperandWeight> Weights::Table(absl::string_view name, int64_t row
   NPUBANK_ASSIGN_OR_RETURN(const StoredWeight stored, Stored(name, {rows, columns}));
   std::vector<OpKind> users = {OpKind::kEmbed};
   if (is_head) users.push_back(OpKind::kMatMul);
-  NPUBANK_ASSIGN_OR_RETURN(std::optional<OperandWeight> used, AsStored(stored, users));
+  NPUBANK_ASSIGN_OR_RETURN(std::optional<OperandWeight> used, AsStored(name, stored, users));
   if (used.has_value() && used->transposed) return *std::move(used);
   return Converted(name, stored, /*transpose=*/false);
 }
@@ -96,7 +107,7 @@ absl::StatusOr<OperandWeight> Weights::Table(absl::string_view name, int64_t row
 absl::StatusOr<OperandWeight> Weights::Norm(absl::string_view name, int64_t size) const {
   NPUBANK_ASSIGN_OR_RETURN(const StoredWeight stored, Stored(name, {size}));
   NPUBANK_ASSIGN_OR_RETURN(std::optional<OperandWeight> used,
-                           AsStored(stored, {OpKind::kRmsNorm}));
+                           AsStored(name, stored, {OpKind::kRmsNorm}));
   if (used.has_value()) return *std::move(used);
   return Converted(name, stored, /*transpose=*/false);
 }

@@ -19,6 +19,7 @@
 #define NPUBANK_COMPILER_STUB_FRONTEND_WEIGHTS_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -40,7 +41,10 @@ struct OperandWeight {
 class Weights {
  public:
   Weights(const Checkpoint& model, const CompileOptions& options)
-      : model_(model), format_(options.weights), device_(options.device) {}
+      : model_(model),
+        format_(options.weights),
+        device_(options.device),
+        converted_(options.converted) {}
 
   // Of a MatMul from `in` to `out` numbers.
   absl::StatusOr<OperandWeight> Matrix(absl::string_view name, int64_t out, int64_t in) const;
@@ -52,15 +56,20 @@ class Weights {
  private:
   absl::StatusOr<StoredWeight> Stored(absl::string_view name, std::vector<int64_t> dims) const;
   // As it is stored or in planes; nullopt where it shall be numbers of one type.
-  absl::StatusOr<std::optional<OperandWeight>> AsStored(const StoredWeight& stored,
+  absl::StatusOr<std::optional<OperandWeight>> AsStored(absl::string_view name,
+                                                        const StoredWeight& stored,
                                                         absl::Span<const OpKind> users) const;
   // The numbers as one tensor of the format's type.
   absl::StatusOr<OperandWeight> Converted(absl::string_view name, const StoredWeight& stored,
                                           bool transpose) const;
 
+  // Tells who wants to know of what kAuto chose.
+  void Tell(absl::string_view name, const StoredWeight& stored, absl::string_view becomes) const;
+
   const Checkpoint& model_;
   const WeightFormat format_;
   const DeviceTraits& device_;
+  const std::function<void(absl::string_view, absl::string_view)>& converted_;
 };
 
 }  // namespace npubank

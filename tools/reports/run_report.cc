@@ -26,6 +26,8 @@ void AppendSubmodels(std::string& out, const ModelReport& model) {
                      " weights of ", Mebibytes(submodel.weight_bytes), "; ", submodel.hits,
                      " already in the bank (", Mebibytes(submodel.hit_bytes), "); arena ",
                      Mebibytes(submodel.arena_bytes)));
+  if (!model.converted.empty())
+    ReportLine(out, "not used as stored", absl::StrJoin(model.converted, "; "));
 }
 
 void AppendTables(std::string& out, const RunReport& report) {
@@ -150,6 +152,7 @@ Json ModelsAsJson(const std::vector<ModelReport>& models) {
                    {"load_seconds", model.load_seconds},
                    {"compile_seconds", model.compile_seconds},
                    {"weight_bytes", model.weight_bytes},
+                   {"converted", model.converted},
                    {"submodels", SubmodelsAsJson(model.submodels)}});
   return all;
 }

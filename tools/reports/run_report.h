@@ -43,6 +43,7 @@
 //   peak_file_backed_bytes    most pages of mapped files: imported weights, which are no copies
 //   load_seconds              open, compile, register, evaluate
 //   compile_seconds           the part of it that submodels compiled beforehand would not need
+//   converted                 of a model: what `auto` did not use as it is stored, for want of a function
 //   audit                     {clean, weight_bytes, other_bytes, counted_bytes, imported_bytes,
 //                             driver_bytes, discrepancies}: the bank's books, and what arenas and
 //                             caches hold, against the count of the device's memory and the
@@ -83,6 +84,7 @@ struct ModelReport {
   double compile_seconds = 0;
   uint64_t weight_bytes = 0;
   std::vector<SubmodelReport> submodels;
+  std::vector<std::string> converted = {};  // by `auto`: "BF16 to F16: 21 weights"
 };
 
 struct TurnReport {

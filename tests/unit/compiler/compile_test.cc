@@ -216,6 +216,31 @@ TEST(Compile, RefusesAWeightThatTheDeviceHasNoFunctionFor) {
                         "Embed over F32; choose another weight format"));
 }
 
+TEST(Compile, WhatAutoDoesNotUseAsItIsStoredIsTold) {
+  const ModelConfig config = SmallConfig(2);
+  const FakeModel model(config, ElementType::kBF16);
+  std::map<std::string, std::set<std::string>> told;
+  CompileOptions options = Options(4, 16, WeightFormat::kAuto);
+  options.converted = [&](absl::string_view tensor, absl::string_view becomes) {
+    told[std::string(becomes)].emplace(tensor);
+  };
+  CompileAndRead(config, model, options);
+  EXPECT_TRUE(told.empty()) << "the device has functions over all of it";
+  options.device.functions = {{OpKind::kEmbed, {ElementType::kF16, ElementType::kBF16}},
+                              {OpKind::kRmsNorm, {ElementType::kF32, ElementType::kBF16}},
+                              {OpKind::kMatMul, {ElementType::kF16}}};
+  CompileAndRead(config, model, options);
+  ASSERT_EQ(told.size(), 1u);
+  // Seven matrices a layer, and the table that the head takes as its matrix.
+  EXPECT_EQ(told["BF16 to F16"].size(), 15u);
+  EXPECT_EQ(told["BF16 to F16"].count("model.layers.1.mlp.up_proj.weight"), 1u);
+  EXPECT_EQ(told["BF16 to F16"].count("model.embed_tokens.weight"), 1u);
+  options.weights = WeightFormat::kF16;
+  told.clear();
+  CompileAndRead(config, model, options);
+  EXPECT_TRUE(told.empty()) << "somebody asked for it";
+}
+
 TEST(Compile, PlacesInTheArenaAreAlignedAsTheDeviceWantsItsArguments) {
   const ModelConfig config = SmallConfig(2);
   const FakeModel model(config);

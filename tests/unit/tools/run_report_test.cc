@@ -44,6 +44,16 @@ TEST(RunReportTest, OneTurnOfOneModelHasItsFiguresBesideTheOthers) {
   EXPECT_FALSE(json.contains("sleep")) << "nobody slept";
 }
 
+TEST(RunReportTest, WhatAutoConvertedIsSaidWhereItDid) {
+  RunReport report = OneTurn();
+  EXPECT_THAT(ReportAsText(report), Not(ContainsRegex("not used as stored")));
+  EXPECT_EQ(AsJson(report)["models"][0]["converted"], nlohmann::json::array());
+  report.models[0].converted = {"BF16 to F16: 15 weights", "AWQ words to planes: 7 weights"};
+  EXPECT_THAT(ReportAsText(report),
+              ContainsRegex("not used as stored +BF16 to F16: 15 weights; AWQ words to planes: 7"));
+  EXPECT_EQ(AsJson(report)["models"][0]["converted"][0], "BF16 to F16: 15 weights");
+}
+
 TEST(RunReportTest, OfSeveralTurnsNoneStandsForAll) {
   RunReport report = OneTurn();
   report.turns.push_back(report.turns[0]);
