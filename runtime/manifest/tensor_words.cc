@@ -160,7 +160,8 @@ class WordsReader {
         {"rows", NibbleLayout::kRows},
         {"columns", NibbleLayout::kColumns},
         {"columns_plus_one", NibbleLayout::kColumnsPlusOne},
-        {"columns_awq", NibbleLayout::kColumnsAwq}};
+        {"columns_awq", NibbleLayout::kColumnsAwq},
+        {"bytes", NibbleLayout::kBytes}};
     const std::string name = step.Text("unpack_nibbles");
     for (const auto& [known, layout] : kLayouts)
       if (known == name) return input.UnpackNibbles(layout);

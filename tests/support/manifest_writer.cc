@@ -24,7 +24,8 @@ std::vector<int64_t> DimsOf(const TensorType& type) {
 }
 
 const char* LayoutName(NibbleLayout layout) {
-  constexpr const char* kNames[] = {"", "rows", "columns", "columns_plus_one", "columns_awq"};
+  constexpr const char* kNames[] = {"", "rows", "columns", "columns_plus_one", "columns_awq",
+                                    "bytes"};
   return kNames[static_cast<int>(layout)];
 }
 
