@@ -139,9 +139,9 @@ class ScratchPool {
 };
 
 // One evaluation of the elements [begin, end) into `out`.
-class Evaluation {
+class RangeEvaluation {
  public:
-  Evaluation(const Recipe& recipe, int64_t begin, int64_t end, absl::Span<std::byte> out,
+  RangeEvaluation(const Recipe& recipe, int64_t begin, int64_t end, absl::Span<std::byte> out,
              const EvaluateOptions& options)
       : recipe_(recipe),
         begin_(begin),
@@ -287,7 +287,7 @@ absl::Status EvaluateRange(const Recipe& recipe, uint64_t offset, absl::Span<std
   const auto begin = static_cast<int64_t>(offset) * 8 / bits;
   const int64_t end =
       std::min(begin + static_cast<int64_t>(out.size()) * 8 / bits, type.num_elements());
-  const absl::Status status = Evaluation(recipe, begin, end, out, options).Run();
+  const absl::Status status = RangeEvaluation(recipe, begin, end, out, options).Run();
   if (options.release_source_pages) ReleasePages(recipe);
   return status.ok() ? status : Annotate(status, recipe.Describe());
 }

@@ -67,11 +67,11 @@ struct HandleBits {
 };
 
 template <class T>
-class Registry {
+class HandleTable {
  public:
   using Handle = typename T::Handle;
 
-  Registry() { KeepAcrossForks(mutex_); }
+  HandleTable() { KeepAcrossForks(mutex_); }
 
   Handle Add(std::shared_ptr<T> object) {
     MutexLock lock(mutex_);
@@ -166,9 +166,9 @@ class Registry {
 };
 
 template <class T>
-Registry<T>& Live() {
-  static auto* const registry = new Registry<T>;
-  return *registry;
+HandleTable<T>& Live() {
+  static auto* const table = new HandleTable<T>;
+  return *table;
 }
 
 }  // namespace npubank::software_npu

@@ -14,7 +14,7 @@ namespace {
 constexpr char kFileName[] = "software_npu";
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
 
-// The file of FileRange: grows, never shrinks, lives as long as the process.
+// The file of BackingRange: grows, never shrinks, lives as long as the process.
 struct SharedFile {
   SharedFile() { KeepAcrossForks(mutex); }
 
@@ -84,7 +84,7 @@ bool Mapping::ProtectInside(uint64_t offset, uint64_t bytes, int protection) {
   return mprotect(data_ + offset, bytes, protection) == 0;
 }
 
-std::optional<FileRange> FileRange::Take(uint64_t bytes) {
+std::optional<BackingRange> BackingRange::Take(uint64_t bytes) {
   SharedFile& file = GetSharedFile();
   MutexLock lock(file.mutex);
   if (file.fd < 0) file.fd = memfd_create(kFileName, MFD_CLOEXEC);
@@ -92,10 +92,10 @@ std::optional<FileRange> FileRange::Take(uint64_t bytes) {
   if (ftruncate(file.fd, static_cast<off_t>(file.end + bytes)) != 0) return std::nullopt;
   const uint64_t offset = file.end;
   file.end += bytes;
-  return FileRange(file.fd, offset, bytes);
+  return BackingRange(file.fd, offset, bytes);
 }
 
-FileRange::~FileRange() {
+BackingRange::~BackingRange() {
   if (fd_ < 0 || born_ != ForkGeneration()) return;
   (void)fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset_),
                   static_cast<off_t>(bytes_));

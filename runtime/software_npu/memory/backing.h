@@ -1,7 +1,7 @@
 // Backing: the pages behind device memory, and the two addresses they are seen at.
 //
 //   std::optional<Mapping> pages = Mapping::Anonymous(bytes);     // host and driver see the same
-//   std::optional<FileRange> tile = FileRange::Take(bytes);       // pages without an address
+//   std::optional<BackingRange> tile = BackingRange::Take(bytes);       // pages without an address
 //   std::optional<Mapping> view = Mapping::Shared(tile->fd(), tile->offset(), bytes, PROT_READ);
 //
 // Pages are committed when they are first touched, and given back when their owner goes. Everything
@@ -55,24 +55,24 @@ class Mapping {
 
 // Bytes of the one file that holds all pages which need more than one address. Offsets are never
 // used twice; what is given back becomes a hole, which costs nothing.
-class FileRange {
+class BackingRange {
  public:
-  static std::optional<FileRange> Take(uint64_t bytes);
+  static std::optional<BackingRange> Take(uint64_t bytes);
 
-  FileRange(FileRange&& other) noexcept
+  BackingRange(BackingRange&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)),
         offset_(other.offset_),
         bytes_(other.bytes_),
         born_(other.born_) {}
-  FileRange& operator=(FileRange&&) = delete;
-  ~FileRange();
+  BackingRange& operator=(BackingRange&&) = delete;
+  ~BackingRange();
 
   int fd() const { return fd_; }
   uint64_t offset() const { return offset_; }
   uint64_t bytes() const { return bytes_; }
 
  private:
-  FileRange(int fd, uint64_t offset, uint64_t bytes)
+  BackingRange(int fd, uint64_t offset, uint64_t bytes)
       : fd_(fd), offset_(offset), bytes_(bytes), born_(ForkGeneration()) {}
 
   int fd_;

@@ -27,7 +27,7 @@ struct Pages {
   Mapping host;
   std::optional<Mapping> driver;   // the driver's own view, where the host's is not to be touched
   std::optional<DmaBuf> buffer;    // exportable, or imported
-  std::optional<FileRange> range;  // hidden
+  std::optional<BackingRange> range;  // hidden
 };
 
 class OwnMemory : public Allocation {
@@ -60,7 +60,7 @@ std::optional<Pages> Visible(uint64_t bytes) {
 }
 
 std::optional<Pages> Hidden(uint64_t bytes) {
-  std::optional<FileRange> range = FileRange::Take(bytes);
+  std::optional<BackingRange> range = BackingRange::Take(bytes);
   std::optional<Mapping> host = Mapping::Reserve(bytes);
   if (!range.has_value() || !host.has_value()) return std::nullopt;
   std::optional<Mapping> driver =

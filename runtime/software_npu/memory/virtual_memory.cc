@@ -106,7 +106,7 @@ uint8_t* Reservation::Access(uint64_t offset, uint64_t bytes, Intent intent) con
 ze_result_t Reservation::Map(uint64_t offset, uint64_t bytes,
                              std::shared_ptr<PhysicalMemory> physical, uint64_t physical_offset,
                              ze_memory_access_attribute_t access) {
-  const FileRange& range = physical->range();
+  const BackingRange& range = physical->range();
   if (physical_offset > range.bytes() || bytes > range.bytes() - physical_offset) {
     return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   }
@@ -189,7 +189,7 @@ ze_result_t PhysicalMemCreate(ze_context_handle_t handle, ze_device_handle_t dev
   std::optional<Charge> charge =
       Charge::Take(Charge::Kind::kPhysical, desc->size, std::move(context));
   if (!charge.has_value()) return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
-  std::optional<FileRange> range = FileRange::Take(desc->size);
+  std::optional<BackingRange> range = BackingRange::Take(desc->size);
   if (!range.has_value()) return ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY;
   *out = Live<PhysicalMemory>().Add(
       std::make_shared<PhysicalMemory>(std::move(*range), std::move(*charge)));

@@ -31,19 +31,19 @@ class PhysicalMemory {
   static constexpr HandleKind kHandleKind = HandleKind::kPhysicalMemory;
   static constexpr bool kUsableAfterFork = true;
 
-  PhysicalMemory(FileRange range, Charge charge)
+  PhysicalMemory(BackingRange range, Charge charge)
       : charge_(std::move(charge)),
         counted_(Counted::Kind::kAskedFor, range.bytes(), charge_.context()),
         range_(std::move(range)) {}
   virtual ~PhysicalMemory() = default;
 
-  const FileRange& range() const { return range_; }
+  const BackingRange& range() const { return range_; }
   const std::shared_ptr<Context>& context() const { return charge_.context(); }
 
  private:
   Charge charge_;
   Counted counted_;
-  FileRange range_;
+  BackingRange range_;
 };
 
 class Reservation : public Allocation {
