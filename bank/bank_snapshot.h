@@ -21,8 +21,8 @@ struct TensorSnapshot {
   Digest digest;
   std::string name;      // the first it was registered under
   std::string type;      // "F16[768,768]"
-  std::string state;     // residency, in words: "resident"
-  std::string recipe;    // in words; kept after detaching
+  std::string state;     // residency: "resident"
+  std::string recipe;    // its description; kept after detaching
   std::string strategy;  // of its device memory; empty when not resident
   uint64_t bytes = 0;
   uint64_t device_bytes = 0;

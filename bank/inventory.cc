@@ -23,7 +23,7 @@
 namespace npubank {
 namespace {
 
-// Sums and counts, before they become words.
+// Sums and counts, before they become text.
 struct Amount {
   uint64_t bytes = 0;
   uint64_t count = 0;

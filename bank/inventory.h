@@ -22,7 +22,7 @@
 
 namespace npubank {
 
-// What, and how much of it in words.
+// What, and a description of how much of it.
 using Inventory = std::map<std::string, std::string>;
 
 Inventory TakeInventory(absl::Span<const std::shared_ptr<Bank>> banks);

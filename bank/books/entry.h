@@ -30,7 +30,7 @@ struct Entry;
 // A tensor's bytes in host memory.
 using HostCopy = std::shared_ptr<const std::byte[]>;
 
-// Kept by who evaluates, who waits and the entry.
+// Kept by who evaluates, the waiters and the entry.
 struct Flight {
   // Who evaluates, and would wait for itself if it wanted the tensor meanwhile.
   const std::thread::id evaluator = std::this_thread::get_id();

@@ -1,4 +1,4 @@
-// Flights: one evaluation per tensor, whoever asks: who has it to make, and who waits for it.
+// Flights: one evaluation per tensor, whoever asks: who has it to make, and its waiters.
 //
 //   Flights flights(books);
 //   NPUBANK_ASSIGN_OR_RETURN(Acquired acquired, flights.Acquire(uid, cancelled));
@@ -97,13 +97,13 @@ class Evaluation {
   // Detaches the recipe, then makes the tensor resident: who sees it resident sees no source bytes.
   // Takes what is published only when it is.
   PublishResult Publish(Published& published);
-  // The tensor keeps its recipe; the status goes to everyone who waits.
+  // The tensor keeps its recipe; the status goes to all waiters.
   void Fail(absl::Status status);
 
  private:
   // The bank's recipe and the submodel's handle.
   void DropSources();
-  // Nobody evaluates the entry any more; who waits gets `status`.
+  // Nobody evaluates the entry any more; its waiters get `status`.
   void Land(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(books_->mutex);
 
   const std::shared_ptr<Books> books_;

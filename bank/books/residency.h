@@ -50,7 +50,7 @@ enum class ResidencyAction : uint8_t {
   kEvaluate,    // the caller is the one who evaluates
   kWait,        // somebody else does: wait for its Status
   kUse,         // the bytes are there
-  kAnnounce,    // wake those who wait
+  kAnnounce,    // wake the waiters
   kFree,        // give the device bytes back, keep the entry
   kReclaim,     // give the device bytes back and forget the tensor, now or when room is needed
   kForget,      // forget the tensor

@@ -48,7 +48,7 @@ class LoadWalk {
   const Sleepers& sleepers_;
   const Loader& loader_;
   std::vector<uint64_t> owners_;
-  std::string what_;  // the load, in words
+  std::string what_;  // a description of the load
   std::vector<OwnedTensor> tensors_;
   AdmittedLoad load_;
 };

@@ -56,7 +56,7 @@ Loader::Loader(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Books> book
       share_content_(options.share_content),
       content_hash_hook_(options.content_hash_hook) {}
 
-// The tensors are looked up anew after each wait: who waits holds no lease, and what was missing may
+// The tensors are looked up anew after each wait: a waiter holds no lease, and what was missing may
 // have come meanwhile.
 absl::StatusOr<AdmittedLoad> Loader::Admit(absl::Span<const Uid> uids, absl::string_view what,
                                            const Cancelled& cancelled) const {

@@ -48,7 +48,7 @@ class Loader {
          const BankOptions& options);
 
   using Cancelled = std::function<bool()>;
-  // `what` is the load, in words, for a refusal; empty: the tensor's name will do.
+  // `what` describes the load, for a refusal; empty: the tensor's name will do.
   absl::StatusOr<AdmittedLoad> Admit(absl::Span<const Uid> uids, absl::string_view what,
                                      const Cancelled& cancelled) const;
   // Does nothing when there is a lease.

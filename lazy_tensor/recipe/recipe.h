@@ -90,7 +90,7 @@ class Recipe {
   uint64_t SourceBytes() const;
   // Whether every source identity means the same bytes in another process.
   bool Persistent() const;
-  // In words, on one line.
+  // A description, on one line.
   std::string Describe() const;
 
  private:

@@ -20,7 +20,7 @@ inline absl::Status CheckInput(absl::string_view operation, const RecipePtr& inp
 // Descriptions are for people: a long one ends in "...".
 inline constexpr size_t kMaxDescription = 2000;
 
-// A node in words behind its inputs, which `append` puts into `text`. Stops when the text is long
+// A node's description behind its inputs', which `append` puts into `text`. Stops when the text is long
 // enough: shared sub-recipes may repeat without end.
 template <typename Inputs, typename Append>
 void AppendDescription(const Inputs& inputs, Append append, const std::string& words,

@@ -61,7 +61,7 @@ class RecipeList {
   absl::StatusOr<RecipePtr> Make(size_t root) const;
   // Nullopt for what is not a Constant.
   std::optional<StoredConstant> Stored(size_t root) const;
-  // The recipe in words, as Recipe::Describe has them.
+  // The recipe's description, as Recipe::Describe has it.
   std::string Describe(size_t root) const;
 
   // Recipes made from lists since the process began: what the test of one load counts.

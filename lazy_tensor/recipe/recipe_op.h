@@ -102,7 +102,7 @@ Digest OperationDigest(const RecipeOp& op, const TensorType& type, absl::Span<co
 Digest ConstantStamp(const Digest& source_samples);
 Digest OperationStamp(absl::Span<const Digest> inputs);
 
-// The node in words, without its inputs.
+// The node's description, without its inputs.
 std::string DescribeOperation(const RecipeOp& op, const TensorType& type);
 
 }  // namespace npubank

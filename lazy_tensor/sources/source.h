@@ -5,9 +5,9 @@
 //
 // Identity is never an address. A file is (device, inode, size, mtime in ns): two paths or hard
 // links to one file agree; a file rewritten in place is another source, and so is one that only looks
-// the same (file_identity.h). A buffer is a number that
-// is never reused, with a random process key, so that two processes never mistake each other's
-// buffers.
+// the same (file_identity.h).
+// A buffer is a number that is never reused, with a random process key, so that two processes never
+// mistake each other's buffers.
 //
 // A file that changes while it is open. Whoever reads it, with Read or in place, never meets SIGBUS
 // (mapped_file.h) and asks CheckUnchanged afterwards, as the evaluator does after every tile: it

@@ -1,4 +1,4 @@
-// What reports are written with: figures in words, and JSON that any text survives.
+// What reports are written with: figures as text, and JSON that any text survives.
 #ifndef NPUBANK_TOOLS_REPORTS_REPORT_TEXT_H_
 #define NPUBANK_TOOLS_REPORTS_REPORT_TEXT_H_
 

@@ -22,7 +22,7 @@
 //     and each of them ends.
 // Waiting is worth it only while admitted loads hold bytes: what they have not spent, and what they
 // have and may give up by failing, or by being done with it (EvaluateAndAllocate). Who would not
-// fit even then is refused at once. There is no order among those who wait.
+// fit even then is refused at once. There is no order among waiters.
 //
 // Ownership: passes and rooms keep the admission alive. Threads: every method, from any thread; one
 // room by one thread at a time. Cost: a short lock.

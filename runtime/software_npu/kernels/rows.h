@@ -1,8 +1,7 @@
 // The operations that work on each row by itself.
 //
-// Activations are F32, dense, `rows` rows; weights are F32, F16 or BF16, tables
-// of any form that lies by rows. Inputs may be the output
-// where function_check.cc says so. Each row's result depends on that row alone.
+// Activations are F32, dense, `rows` rows; weights are F32, F16 or BF16, tables of any form that lies by
+// rows. Inputs may be the output where function_check.cc says so. Each row's result depends on that row alone.
 #ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_KERNELS_ROWS_H_
 #define NPUBANK_RUNTIME_SOFTWARE_NPU_KERNELS_ROWS_H_
 
