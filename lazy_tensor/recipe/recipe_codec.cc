@@ -296,6 +296,7 @@ absl::StatusOr<std::string> EncodeRecipes(absl::Span<const RecipePtr> roots) {
 absl::StatusOr<EncodedRecipes> EncodedRecipes::Open(absl::string_view bytes) {
   constexpr FlatbufferLimits kLimits{.bytes = kMaxBytes, .tables = kMaxNodes + kMaxSources + 1};
   EncodedRecipes list;
+  list.size_ = bytes.size();
   list.words_.resize((bytes.size() + 7) / 8);
   if (!bytes.empty()) std::memcpy(list.words_.data(), bytes.data(), bytes.size());
   const absl::string_view copy(reinterpret_cast<const char*>(list.words_.data()), bytes.size());

@@ -59,6 +59,10 @@ class EncodedRecipes {
   // Copies `bytes`. InvalidArgument for what is no list of this version within the bounds.
   static absl::StatusOr<EncodedRecipes> Open(absl::string_view bytes);
 
+  // As they were given to Open.
+  absl::string_view bytes() const {
+    return absl::string_view(reinterpret_cast<const char*>(words_.data()), size_);
+  }
   size_t node_count() const;
   size_t source_count() const;
   size_t root_count() const;
@@ -69,6 +73,7 @@ class EncodedRecipes {
 
  private:
   EncodedRecipes() = default;
+  size_t size_ = 0;
   std::vector<uint64_t> words_;  // flatbuffers reads numbers where they lie, on their own alignment
 };
 

@@ -27,6 +27,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "npubank/lazy_tensor/digest.h"
 #include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/lazy_tensor/recipe/recipe_codec.h"
@@ -57,6 +58,10 @@ class RecipeList {
   const Digest& digest(size_t root) const { return roots_[root].digest; }
   const Digest& stamp(size_t root) const { return roots_[root].stamp; }
   const std::shared_ptr<const SourceIndex>& index() const { return index_; }
+  // What Bind was given, for who binds it to the same files elsewhere; and of its table of sources, the
+  // file of the index that each was found to be.
+  absl::string_view bytes() const { return encoded_.bytes(); }
+  absl::Span<const uint32_t> files() const { return files_; }
 
   absl::StatusOr<RecipePtr> Make(size_t root) const;
   // Nullopt for what is not a Constant.

@@ -82,7 +82,8 @@ FileFacts FileFacts::Of(const struct stat& facts) {
           facts.st_mtim.tv_nsec};
 }
 
-absl::StatusOr<FileIdentity> FileIdentity::Of(const FileDescriptor& file, const std::string& path) {
+absl::StatusOr<FileIdentity> FileIdentity::Of(const FileDescriptor& file, const std::string& path,
+                                              SampleFile sample) {
   struct stat found;
   if (fstat(file.get(), &found) != 0) return SystemError(errno, "cannot stat", path);
   if (!S_ISREG(found.st_mode)) {
@@ -98,7 +99,8 @@ absl::StatusOr<FileIdentity> FileIdentity::Of(const FileDescriptor& file, const 
                       .Add(made.facts.mtime_nanoseconds)
                       .Finish();
   KnownFiles& known = KnownFiles::OfThisProcess();
-  if (known.Find(made.identity, found, made.samples)) return made;
+  const bool is_known = known.Find(made.identity, found, made.samples);
+  if (is_known && sample == SampleFile::kWhenUnknown) return made;
   NPUBANK_ASSIGN_OR_RETURN(made.samples, Sample(file, path, made.facts.size));
   if (known.Agree(made.identity, found, made.samples)) return made;
   made.identity = DigestBuilder("another file").Add(made.identity).Add(made.samples).Finish();

@@ -43,12 +43,17 @@ struct FileFacts {
   bool operator==(const FileFacts&) const = default;
 };
 
+// Whether the windows are read through this descriptor although they are known: a descriptor that can
+// be read proves that its owner may.
+enum class SampleFile { kWhenUnknown, kAlways };
+
 struct FileIdentity {
   FileFacts facts;
   Digest identity;
   Digest samples;
 
-  static absl::StatusOr<FileIdentity> Of(const FileDescriptor& file, const std::string& path);
+  static absl::StatusOr<FileIdentity> Of(const FileDescriptor& file, const std::string& path,
+                                         SampleFile sample = SampleFile::kWhenUnknown);
 };
 
 }  // namespace npubank

@@ -138,8 +138,14 @@ absl::StatusOr<std::shared_ptr<Source>> Source::OpenFile(const std::string& path
   // O_NONBLOCK: opening a FIFO must not wait for a writer; regular files ignore it.
   FileDescriptor fd = FileDescriptor::Open(path, O_RDONLY | O_NONBLOCK);
   if (!fd.is_open()) return SystemError(errno, "cannot open", path);
-  NPUBANK_ASSIGN_OR_RETURN(const FileIdentity file, FileIdentity::Of(fd, path));
-  return std::make_shared<FileSource>(path, std::move(fd), file, access);
+  return OfDescriptor(std::move(fd), path, access);
+}
+
+absl::StatusOr<std::shared_ptr<Source>> Source::OfDescriptor(FileDescriptor file,
+                                                             const std::string& name,
+                                                             FileAccess access) {
+  NPUBANK_ASSIGN_OR_RETURN(const FileIdentity identity, FileIdentity::Of(file, name));
+  return std::make_shared<FileSource>(name, std::move(file), identity, access);
 }
 
 std::shared_ptr<Source> Source::FromBuffer(std::vector<std::byte> bytes, std::string name) {

@@ -33,6 +33,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "npubank/lazy_tensor/base/files/file_descriptor.h"
 #include "npubank/lazy_tensor/base/live_objects.h"
 #include "npubank/lazy_tensor/digest.h"
 
@@ -47,6 +48,9 @@ class Source {
  public:
   static absl::StatusOr<std::shared_ptr<Source>> OpenFile(const std::string& path,
                                                           FileAccess access = FileAccess::kMap);
+  // A file that is open already, for reading; nothing is opened by its name, which is for messages.
+  static absl::StatusOr<std::shared_ptr<Source>> OfDescriptor(
+      FileDescriptor file, const std::string& name, FileAccess access = FileAccess::kMap);
   // Takes the bytes; `name` appears in messages and snapshots.
   static std::shared_ptr<Source> FromBuffer(std::vector<std::byte> bytes, std::string name);
 
