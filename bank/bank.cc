@@ -183,7 +183,7 @@ absl::Status Bank::Core::Load(absl::Span<const Owner* const> owners, const LoadO
 
 absl::StatusOr<Lease> Bank::Get(Uid uid) {
   NPUBANK_ASSIGN_OR_RETURN(AdmittedLoad load, core_->loader.Admit({uid}, "", {}));
-  NPUBANK_RETURN_IF_ERROR(core_->loader.MakeResident(uid, load.leases.front(), *load.pass, {}));
+  NPUBANK_RETURN_IF_ERROR(core_->loader.MakeResident(uid, load.leases.front(), load, {}));
   return std::move(load.leases.front());
 }
 

@@ -18,6 +18,7 @@ namespace npubank {
 
 class CacheFile;
 class SourceIndex;
+class Upstream;
 class Workers;
 
 struct BankOptions {
@@ -33,6 +34,8 @@ struct BankOptions {
   bool share_content = true;
   // Evaluated tensors of earlier runs (bank/files/cache_file.h); Save it when the models are loaded.
   std::shared_ptr<CacheFile> cache = nullptr;
+  // Another bank that may have a tensor already (bank/upstream.h); none unless it is given.
+  std::shared_ptr<Upstream> upstream = nullptr;
   // For tests: what is used in place of a content's sample, to make tensors look alike that do not.
   std::function<Digest(const Digest&)> content_hash_hook = nullptr;
 };
@@ -53,8 +56,8 @@ struct LoadProgress {
 };
 
 struct LoadOptions {
-  // On the calling thread, after each tensor. It may call the bank, but not load what needs room:
-  // such a load would wait for the one that calls it.
+  // On the calling thread, after each tensor; of what an upstream makes for this load, as it says so.
+  // It may call the bank, but not load what needs room: such a load would wait for the one that calls it.
   std::function<void(const LoadProgress&)> progress;
   // Asked between tiles, from any worker, and while this call waits for another's evaluation or for
   // room.

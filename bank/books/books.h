@@ -61,6 +61,8 @@ struct Books : public std::enable_shared_from_this<Books> {
     uint64_t evictions = 0;
     uint64_t transformations = 0;
     uint64_t cache_hits = 0;
+    uint64_t service_hits = 0;
+    uint64_t service_bytes = 0;
     uint64_t misaligned = 0;
     uint64_t misaligned_bytes = 0;
   };

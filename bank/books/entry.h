@@ -65,8 +65,9 @@ enum class Origin : uint8_t {
   kMisaligned,   // copied as they are, only because they do not lie where the device wants arguments
   kTransformed,  // computed from the source
   kCache,        // computed by an earlier evaluation
+  kService,      // the pages of another bank, which serves several processes (upstream.h)
 };
-absl::string_view OriginName(Origin origin);  // "stored", "misaligned", "transformed", "cache"
+absl::string_view OriginName(Origin origin);  // "stored", "misaligned", "transformed", "cache", "service"
 
 struct Entry {
   explicit Entry(const LazyTensor& tensor)

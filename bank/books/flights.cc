@@ -60,6 +60,10 @@ PublishResult Evaluation::Publish(Published& published) {
     books_->counters.misaligned_bytes += static_cast<uint64_t>(entry.type.bytes());
   }
   if (published.origin == Origin::kCache) ++books_->counters.cache_hits;
+  if (published.origin == Origin::kService) {
+    ++books_->counters.service_hits;
+    books_->counters.service_bytes += static_cast<uint64_t>(entry.type.bytes());
+  }
   Land(absl::OkStatus());
   return books_->Pin(entry);
 }
@@ -117,7 +121,7 @@ absl::StatusOr<FoundTensors> Flights::Find(absl::Span<const Uid> uids) const {
     missing.has_host_copy = entry.host_copy != nullptr;
     missing.recipe = entry.recipe;
     for (const Ownership& of : entry.owners) {
-      if (missing.recipe == nullptr && !missing.description) missing.description = of.way_back;
+      if (!missing.description) missing.description = of.way_back;
     }
   }
   return found;

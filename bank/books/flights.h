@@ -41,7 +41,7 @@ struct MissingTensor {
   uint64_t bytes = 0;
   uint64_t room = 0;  // what it took of the device the last time; its bytes, the first time
   bool has_host_copy = false;
-  RecipePtr recipe;         // or, when null,
+  RecipePtr recipe;         // null for what is only described, or was evicted
   Description description;  // of the first owner who has one
 };
 

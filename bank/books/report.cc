@@ -38,6 +38,8 @@ absl::string_view OriginName(Origin origin) {
       return "transformed";
     case Origin::kCache:
       return "cache";
+    case Origin::kService:
+      return "service";
   }
   return "unknown";
 }
@@ -89,6 +91,8 @@ BankTotals TotalsOf(const Books::View& view) {
   totals.evictions = counters.evictions;
   totals.transformations = counters.transformations;
   totals.cache_hits = counters.cache_hits;
+  totals.service_hits = counters.service_hits;
+  totals.service_bytes = counters.service_bytes;
   totals.misaligned = counters.misaligned;
   totals.misaligned_bytes = counters.misaligned_bytes;
   return totals;

@@ -39,6 +39,9 @@ struct BankTotals {
   // How the evaluations came by their bytes; the rest was copied or imported as it is stored.
   uint64_t transformations = 0;
   uint64_t cache_hits = 0;
+  // Leased from an upstream (bank/upstream.h), and the bytes of those.
+  uint64_t service_hits = 0;
+  uint64_t service_bytes = 0;
   // Copied, though the device imports: stored where it takes no argument (device_memory.h). A cache keeps
   // them where the next load can import them.
   uint64_t misaligned = 0;

@@ -108,6 +108,14 @@ absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Copy(absl::Span<con
   return std::shared_ptr<DeviceAllocation>(std::move(memory));
 }
 
+absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Import(const Upstream::Leased& leased,
+                                                                    uint64_t bytes,
+                                                                    const std::string& name) const {
+  NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<DeviceAllocation> memory,
+                           device_->Import(leased.source, leased.offset, bytes, name));
+  return std::shared_ptr<DeviceAllocation>(std::move(memory));
+}
+
 absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Import(const CachedBytes& cached,
                                                                     const std::string& name) const {
   NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<DeviceAllocation> memory,

@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "npubank/bank/device_memory.h"
 #include "npubank/bank/files/cache_file.h"
+#include "npubank/bank/upstream.h"
 #include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/lazy_tensor/recipe/recipe_list.h"
@@ -47,6 +48,10 @@ class Evaluator {
   // Bytes that were evaluated before.
   absl::StatusOr<std::shared_ptr<DeviceAllocation>> Copy(absl::Span<const std::byte> bytes,
                                                          const std::string& name) const;
+  // Bytes that another bank made, and keeps as they are.
+  absl::StatusOr<std::shared_ptr<DeviceAllocation>> Import(const Upstream::Leased& leased,
+                                                           uint64_t bytes,
+                                                           const std::string& name) const;
   // Bytes from a cache file; DataLoss when they are not what was written.
   absl::StatusOr<std::shared_ptr<DeviceAllocation>> Import(const CachedBytes& cached,
                                                            const std::string& name) const;

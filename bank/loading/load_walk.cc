@@ -41,7 +41,7 @@ absl::Status LoadWalk::FindTensors() {
 absl::Status LoadWalk::Admit(const LoadOptions& options) {
   std::vector<Uid> uids;
   for (const OwnedTensor& tensor : tensors_) uids.push_back(tensor.uid);
-  absl::StatusOr<AdmittedLoad> load = loader_.Admit(uids, what_, options.cancelled);
+  absl::StatusOr<AdmittedLoad> load = loader_.Admit(uids, what_, options);
   if (!load.ok()) return UnlessReleased(load.status(), "its load waited for room");
   load_ = *std::move(load);
   return absl::OkStatus();
@@ -62,7 +62,7 @@ absl::Status LoadWalk::Walk(const LoadOptions& options) {
       return absl::CancelledError(absl::StrCat("cancelled before tensor '", tensor.name, "'"));
     }
     NPUBANK_RETURN_IF_ERROR(UnlessReleased(
-        loader_.MakeResident(tensor.uid, load_.leases[i], *load_.pass, options.cancelled),
+        loader_.MakeResident(tensor.uid, load_.leases[i], load_, options.cancelled),
         absl::StrCat("tensor '", tensor.name, "' was loading")));
     if (was_resident[i]) continue;
     progress.bytes_done += tensor.bytes;

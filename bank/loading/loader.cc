@@ -53,29 +53,72 @@ Loader::Loader(std::shared_ptr<DeviceMemory> device, std::shared_ptr<Books> book
       admission_(std::make_shared<Admission>(options.budget_bytes)),
       evaluator_(std::move(device), options.workers),
       cache_(options.cache),
+      upstream_(options.upstream),
       share_content_(options.share_content),
       content_hash_hook_(options.content_hash_hook) {}
 
 // The tensors are looked up anew after each wait: a waiter holds no lease, and what was missing may
 // have come meanwhile.
 absl::StatusOr<AdmittedLoad> Loader::Admit(absl::Span<const Uid> uids, absl::string_view what,
-                                           const Cancelled& cancelled) const {
+                                           const LoadOptions& options) const {
+  std::optional<LeasedUpstream> upstream;  // asked once: what it gives takes no room here
   for (;;) {
     const uint64_t departures = departures_.count();
     NPUBANK_ASSIGN_OR_RETURN(FoundTensors found, flights_.Find(uids));
+    const std::string load = what.empty() && !found.missing.empty()
+                                 ? absl::StrCat("tensor '", found.missing.front().name, "'")
+                                 : std::string(what);
+    if (!upstream.has_value()) {
+      NPUBANK_ASSIGN_OR_RETURN(upstream, AskUpstream(found.missing, load, options));
+      if (!upstream->empty()) continue;  // it took its time: others may have made some meanwhile
+    }
     Needs needs;
-    for (const MissingTensor& tensor : found.missing) Plan(tensor, needs);
+    for (const MissingTensor& tensor : found.missing) Plan(tensor, *upstream, needs);
     Admission::Answer answer = admission_->Ask(needs.room);
     if (answer.pass != nullptr) {
       return AdmittedLoad{std::move(answer.pass), device_->PlanImports(needs.imports),
-                          std::move(found.leases)};
+                          *std::move(upstream), std::move(found.leases)};
     }
-    const std::string load = what.empty()
-                                 ? absl::StrCat("tensor '", found.missing.front().name, "'")
-                                 : std::string(what);
     NPUBANK_RETURN_IF_ERROR(
-        Annotate(AwaitRoom(needs.room, answer, departures, found, cancelled), load));
+        Annotate(AwaitRoom(needs.room, answer, departures, found, options.cancelled), load));
   }
+}
+
+// Costs nobody a load: what does not come from there is made here, and notices() say why.
+absl::StatusOr<LeasedUpstream> Loader::AskUpstream(absl::Span<const MissingTensor> missing,
+                                                   absl::string_view what,
+                                                   const LoadOptions& options) const {
+  LeasedUpstream leased;
+  if (upstream_ == nullptr || missing.empty()) return leased;
+  if (!device_->traits().imports) {
+    upstream_->Note(absl::StrCat("not used: ", device_->name(),
+                                 " cannot import another process's pages, so that they would be "
+                                 "copied: these weights are this process's own"));
+    return leased;
+  }
+  std::vector<Upstream::Wanted> wanted;
+  for (const MissingTensor& tensor : missing) {
+    const bool copied = tensor.recipe == nullptr && tensor.has_host_copy;
+    if (copied || tensor.bytes == 0 || !tensor.description || RangeInItsFile(tensor)) continue;
+    wanted.push_back({.description = tensor.description,
+                      .name = tensor.name,
+                      .digest = tensor.digest,
+                      .stamp = tensor.stamp,
+                      .bytes = tensor.bytes});
+  }
+  if (wanted.empty()) return leased;
+  absl::StatusOr<std::vector<Upstream::Leased>> answer = upstream_->Lease(what, wanted, options);
+  if (absl::IsCancelled(answer.status()) && options.cancelled && options.cancelled()) {
+    return answer.status();
+  }
+  if (!answer.ok()) {
+    upstream_->Note(absl::StrCat(what, " is this process's own: ", answer.status().message()));
+    return leased;
+  }
+  for (size_t i = 0; i < wanted.size() && i < answer->size(); ++i) {
+    if ((*answer)[i].source != nullptr) leased.emplace(wanted[i].digest, std::move((*answer)[i]));
+  }
+  return leased;
 }
 
 absl::Status Loader::AwaitRoom(uint64_t bytes, const Admission::Answer& answer, uint64_t departures,
@@ -95,17 +138,23 @@ absl::Status Loader::AwaitRoom(uint64_t bytes, const Admission::Answer& answer, 
 }
 
 // In the order in which Load tries.
-void Loader::Plan(const MissingTensor& tensor, Needs& needs) const {
+void Loader::Plan(const MissingTensor& tensor, const LeasedUpstream& upstream,
+                  Needs& needs) const {
   std::optional<ImportRange> range;
   const bool copied = tensor.recipe == nullptr && tensor.has_host_copy;
+  const auto leased = copied ? upstream.end() : upstream.find(tensor.digest);
+  const bool is_leased = leased != upstream.end();
   const std::optional<CachedBytes> cached =
-      copied ? std::nullopt : FindInCache(CacheKey(tensor.digest, tensor.stamp), tensor.bytes);
-  if (cached.has_value()) {
+      copied || is_leased ? std::nullopt
+                          : FindInCache(CacheKey(tensor.digest, tensor.stamp), tensor.bytes);
+  if (is_leased) {
+    range = ImportRange{.source = leased->second.source->identity(),
+                        .offset = leased->second.offset,
+                        .bytes = tensor.bytes};
+  } else if (cached.has_value()) {
     range = evaluator_.RangeToImport(*cached);
-  } else if (tensor.recipe != nullptr) {
-    range = evaluator_.RangeToImport(*tensor.recipe);
-  } else if (!copied && tensor.description) {
-    range = evaluator_.RangeToImport(tensor.description, tensor.bytes);
+  } else if (!copied) {
+    range = RangeInItsFile(tensor);
   }
   if (range.has_value()) {
     needs.imports.push_back(*range);
@@ -114,12 +163,18 @@ void Loader::Plan(const MissingTensor& tensor, Needs& needs) const {
   }
 }
 
+std::optional<ImportRange> Loader::RangeInItsFile(const MissingTensor& tensor) const {
+  if (tensor.recipe != nullptr) return evaluator_.RangeToImport(*tensor.recipe);
+  if (!tensor.description) return std::nullopt;
+  return evaluator_.RangeToImport(tensor.description, tensor.bytes);
+}
+
 std::optional<CachedBytes> Loader::FindInCache(const Digest& cache_key, uint64_t bytes) const {
   if (cache_ == nullptr || bytes == 0) return std::nullopt;
   return cache_->Find(cache_key, bytes);
 }
 
-absl::Status Loader::MakeResident(Uid uid, Lease& lease, Admission::Pass& pass,
+absl::Status Loader::MakeResident(Uid uid, Lease& lease, const AdmittedLoad& load,
                                   const Cancelled& cancelled) const {
   if (lease) return absl::OkStatus();
   NPUBANK_ASSIGN_OR_RETURN(Acquired acquired, flights_.Acquire(uid, cancelled));
@@ -128,15 +183,15 @@ absl::Status Loader::MakeResident(Uid uid, Lease& lease, Admission::Pass& pass,
     return absl::OkStatus();
   }
   NPUBANK_ASSIGN_OR_RETURN(lease,
-                           Run(*std::get<std::unique_ptr<Evaluation>>(acquired), pass, cancelled));
+                           Run(*std::get<std::unique_ptr<Evaluation>>(acquired), load, cancelled));
   return absl::OkStatus();
 }
 
-absl::StatusOr<Lease> Loader::Run(Evaluation& evaluation, Admission::Pass& pass,
+absl::StatusOr<Lease> Loader::Run(Evaluation& evaluation, const AdmittedLoad& load,
                                   const Cancelled& cancelled) const {
   const auto start = std::chrono::steady_clock::now();
   absl::StatusOr<Loaded> loaded =
-      Load(evaluation, pass, [&] { return evaluation.abandoned() || (cancelled && cancelled()); });
+      Load(evaluation, load, [&] { return evaluation.abandoned() || (cancelled && cancelled()); });
   if (!loaded.ok()) {
     const absl::Status status =
         Annotate(loaded.status(), absl::StrCat("tensor '", evaluation.name(), "'"));
@@ -155,13 +210,20 @@ absl::StatusOr<Lease> Loader::Run(Evaluation& evaluation, Admission::Pass& pass,
   return lease;
 }
 
-absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation, Admission::Pass& pass,
+absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation, const AdmittedLoad& load,
                                             const Cancelled& cancelled) const {
   Loaded loaded;
+  Admission::Pass& pass = *load.pass;
   const uint64_t bytes = evaluation.type().bytes();
   RecipePtr recipe = evaluation.recipe();
+  const WayBack way = recipe == nullptr ? evaluation.way_back() : WayBack();
+  if (way.host_copy == nullptr) {
+    loaded.memory = LoadFromUpstream(evaluation, load);
+    loaded.origin = Origin::kService;
+    if (loaded.memory != nullptr) return loaded;
+    loaded.origin = Origin::kStored;
+  }
   if (recipe == nullptr) {
-    const WayBack way = evaluation.way_back();
     if (way.host_copy != nullptr) {
       NPUBANK_ASSIGN_OR_RETURN(loaded.memory, Place(bytes, pass, [&] {
                                  return evaluator_.Copy(
@@ -191,6 +253,17 @@ absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation, Admiss
                                bytes, pass, [&] { return evaluator_.Import(*recipe, name); },
                                [&] { return evaluator_.Evaluate(*recipe, name, cancelled); }));
   return loaded;
+}
+
+std::shared_ptr<DeviceAllocation> Loader::LoadFromUpstream(const Evaluation& evaluation,
+                                                           const AdmittedLoad& load) const {
+  const auto leased = load.upstream.find(evaluation.digest());
+  if (leased == load.upstream.end()) return nullptr;
+  MemoryOr memory = evaluator_.Import(leased->second, evaluation.type().bytes(), evaluation.name());
+  if (memory.ok()) return *std::move(memory);
+  upstream_->Note(absl::StrCat("what it leased could not be imported, as tensor '",
+                               evaluation.name(), "': ", memory.status().message()));
+  return nullptr;
 }
 
 absl::StatusOr<bool> Loader::LoadFromCache(const Evaluation& evaluation, Admission::Pass& pass,

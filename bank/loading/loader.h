@@ -1,9 +1,9 @@
 // Loader: makes tensors resident, whatever that takes: wait, make room, evaluate or bring back,
 // share. A load is admitted as a whole and then walked, tensor after tensor:
 //
-//   NPUBANK_ASSIGN_OR_RETURN(AdmittedLoad load, loader.Admit(uids, "the load of 'a'", cancelled));
+//   NPUBANK_ASSIGN_OR_RETURN(AdmittedLoad load, loader.Admit(uids, "the load of 'a'", options));
 //   for (size_t i = 0; i < uids.size(); ++i)
-//     NPUBANK_RETURN_IF_ERROR(loader.MakeResident(uids[i], load.leases[i], *load.pass, cancelled));
+//     NPUBANK_RETURN_IF_ERROR(loader.MakeResident(uids[i], load.leases[i], load, cancelled));
 //
 // Admit waits as admission.h says. Errors: whatever the device, the source or the recipe says, in
 // front of it the tensor's name; ResourceExhausted with the largest holders; nothing stays
@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,14 +32,19 @@
 #include "npubank/bank/device_memory.h"
 #include "npubank/bank/files/cache_file.h"
 #include "npubank/bank/loading/evaluator.h"
+#include "npubank/bank/upstream.h"
 
 namespace npubank {
+
+// What an upstream has for a load, by the tensors' digests.
+using LeasedUpstream = std::map<Digest, Upstream::Leased>;
 
 // A load that may begin. Its leases go before its pass: who waits for it to end finds idle what its
 // caller does not want to keep.
 struct AdmittedLoad {
   std::unique_ptr<Admission::Pass> pass;
   std::unique_ptr<ImportPlan> imports;  // or null
+  LeasedUpstream upstream;
   std::vector<Lease> leases;            // of what is resident already; empty ones of the rest
 };
 
@@ -50,9 +56,9 @@ class Loader {
   using Cancelled = std::function<bool()>;
   // `what` describes the load, for a refusal; empty: the tensor's name will do.
   absl::StatusOr<AdmittedLoad> Admit(absl::Span<const Uid> uids, absl::string_view what,
-                                     const Cancelled& cancelled) const;
+                                     const LoadOptions& options) const;
   // Does nothing when there is a lease.
-  absl::Status MakeResident(Uid uid, Lease& lease, Admission::Pass& pass,
+  absl::Status MakeResident(Uid uid, Lease& lease, const AdmittedLoad& load,
                             const Cancelled& cancelled) const;
   Admission::Usage budget() const { return admission_->usage(); }
   absl::Status SetBudget(uint64_t bytes) const;
@@ -64,7 +70,15 @@ class Loader {
     uint64_t room = 0;
     std::vector<ImportRange> imports;  // what will be imported needs no room
   };
-  void Plan(const MissingTensor& tensor, Needs& needs) const;
+  void Plan(const MissingTensor& tensor, const LeasedUpstream& upstream, Needs& needs) const;
+  // Its own file's pages, if that is how it will come.
+  std::optional<ImportRange> RangeInItsFile(const MissingTensor& tensor) const;
+  absl::StatusOr<LeasedUpstream> AskUpstream(absl::Span<const MissingTensor> missing,
+                                             absl::string_view what,
+                                             const LoadOptions& options) const;
+  // Null: not from there.
+  std::shared_ptr<DeviceAllocation> LoadFromUpstream(const Evaluation& evaluation,
+                                                     const AdmittedLoad& load) const;
   std::optional<CachedBytes> FindInCache(const Digest& cache_key, uint64_t bytes) const;
   // What one who was not admitted does: evict or wait, and then ask again, or be refused.
   absl::Status AwaitRoom(uint64_t bytes, const Admission::Answer& answer, uint64_t departures,
@@ -73,9 +87,9 @@ class Loader {
   absl::StatusOr<bool> LoadFromCache(const Evaluation& evaluation, Admission::Pass& pass,
                                      Loaded& loaded) const;
   void AddToCache(const Digest& digest, DeviceAllocation& memory) const;
-  absl::StatusOr<Lease> Run(Evaluation& evaluation, Admission::Pass& pass,
+  absl::StatusOr<Lease> Run(Evaluation& evaluation, const AdmittedLoad& load,
                             const Cancelled& cancelled) const;
-  absl::StatusOr<Loaded> Load(const Evaluation& evaluation, Admission::Pass& pass,
+  absl::StatusOr<Loaded> Load(const Evaluation& evaluation, const AdmittedLoad& load,
                               const Cancelled& cancelled) const;
   using MemoryOr = absl::StatusOr<std::shared_ptr<DeviceAllocation>>;
   // What can be imported takes no room; what cannot is placed.
@@ -97,7 +111,8 @@ class Loader {
   Departures departures_;
   std::shared_ptr<Admission> admission_;
   Evaluator evaluator_;
-  std::shared_ptr<CacheFile> cache_;  // or null
+  std::shared_ptr<CacheFile> cache_;    // or null
+  std::shared_ptr<Upstream> upstream_;  // or null
   bool share_content_;
   std::function<Digest(const Digest&)> content_hash_hook_;
 };
