@@ -1,0 +1,78 @@
+// A daemon and its client under a system whose calls fail, one after the other, once and for ever: the
+// model is loaded all the same, by the service or without it, and nothing stays open.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "npubank/tests/support/system/socket_faults.h"
+#include "npubank/tests/unit/service/service_fixture.h"
+
+namespace npubank::service {
+namespace {
+
+size_t OpenFiles() {
+  const std::filesystem::directory_iterator files("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(files), end(files)));
+}
+
+class ServiceFaultTest : public ServiceTest {
+ protected:
+  // Whether the call was made at all.
+  bool LoadWith(SocketFault::Call call, uint64_t nth, int error, bool forever,
+                const TestWeights& weights) {
+    StartDaemon({.keep_unowned = true});
+    auto [ours, theirs] = Channel::Pair().value();
+    bool happened = false;
+    {
+      const SocketFault fault(call, nth, error, forever);
+      EXPECT_TRUE(server_->Add(std::move(ours)).ok());
+      absl::StatusOr<std::shared_ptr<BankClient>> client = BankClient::Over(std::move(theirs));
+      TestProcess process(client.ok() ? *client : nullptr);
+      ExpectBytes(process.Load(weights), weights);
+      happened = fault.happened();
+      // What did not come from there was said.
+      if (client.ok() && process.bank->Totals().service_hits == 0) {
+        EXPECT_FALSE((*client)->notices().empty());
+      }
+    }
+    TestProcess next(NewClient());
+    ExpectBytes(next.Load(weights), weights);
+    EXPECT_EQ(next.bank->Totals().service_hits, weights.size()) << "the next one is served";
+    return happened;
+  }
+};
+
+TEST_F(ServiceFaultTest, WhicheverCallFailsTheModelIsLoadedAndTheNextOneIsServed) {
+  const TestWeights weights(2);
+  const struct {
+    SocketFault::Call call;
+    const char* name;
+    int error;
+  } kCalls[] = {{SocketFault::kSend, "sendmsg", EIO},
+                {SocketFault::kSend, "sendmsg", ETOOMANYREFS},
+                {SocketFault::kReceive, "recvmsg", EIO},
+                {SocketFault::kMemoryFile, "memfd_create", EMFILE}};
+  server_.reset();
+  const size_t before = OpenFiles();
+  for (const auto& [call, name, error] : kCalls) {
+    for (const bool forever : {false, true}) {
+      uint64_t nth = 1;
+      for (; nth < 100; ++nth) {
+        SCOPED_TRACE(absl::StrCat(name, " ", nth, forever ? " for ever" : " once"));
+        if (!LoadWith(call, nth, error, forever, weights)) break;
+        if (HasFailure()) return;
+      }
+      EXPECT_GT(nth, 1u) << name << " was never called";
+      EXPECT_LT(nth, 100u);
+    }
+  }
+  server_.reset();
+  daemon_->Trim();
+  EXPECT_EQ(OpenFiles(), before);
+}
+
+}  // namespace
+}  // namespace npubank::service
