@@ -23,6 +23,7 @@
 #include "npubank/tools/manifest_run.h"
 #include "npubank/tools/model_run.h"
 #include "npubank/tools/model_turns.h"
+#include "npubank/tools/service_choice.h"
 #include "npubank/tools/terminal/command_line.h"
 #include "npubank/tools/terminal/interrupt.h"
 
@@ -34,10 +35,12 @@ void Print(absl::string_view text) {
   std::fflush(stdout);
 }
 
-absl::StatusOr<BankPlace> OpenPlace(const BankRunFlags& flags, std::shared_ptr<CacheFile> cache) {
+absl::StatusOr<BankPlace> OpenPlace(const BankRunFlags& flags, std::shared_ptr<CacheFile> cache,
+                                    const ServiceChoice& service) {
   BankOptions options;
   if (flags.budget > 0) options.budget_bytes = flags.budget;
   options.cache = std::move(cache);
+  options.upstream = service.client;
   return BankPlace::Open(flags.device, flags.workers, flags.memory, std::move(options));
 }
 
@@ -95,11 +98,22 @@ std::shared_ptr<CacheFile> OpenCache(const BankRunFlags& flags) {
   return CacheFile::Open({.path = flags.cache, .limit_bytes = flags.cache_limit, .on_wait = tell});
 }
 
+// Why something did not come from the service: said where it is seen, and in the report.
+std::vector<std::string> SayNotices(const ServiceChoice& service) {
+  if (service.client == nullptr) return {};
+  std::vector<std::string> notices = service.client->notices();
+  for (const std::string& notice : notices)
+    std::fprintf(stderr, "warning: service: %s\n", notice.c_str());
+  return notices;
+}
+
 absl::Status RunForeign(const BankRunFlags& flags) {
   const std::shared_ptr<CacheFile> cache = OpenCache(flags);
-  NPUBANK_ASSIGN_OR_RETURN(const BankPlace place, OpenPlace(flags, cache));
+  NPUBANK_ASSIGN_OR_RETURN(const ServiceChoice service, ServiceChoice::Open(flags.service));
+  NPUBANK_ASSIGN_OR_RETURN(const BankPlace place, OpenPlace(flags, cache, service));
   const absl::StatusOr<ManifestRun> run = RunManifests(flags.manifests, place.npu, place.bank);
   if (cache != nullptr) SaveCache(*cache);
+  SayNotices(service);
   NPUBANK_RETURN_IF_ERROR(run.status());
   Print(run->report);
   if (flags.snapshot.empty()) return absl::OkStatus();
@@ -108,7 +122,8 @@ absl::Status RunForeign(const BankRunFlags& flags) {
 
 absl::Status Run(const BankRunFlags& flags) {
   const std::shared_ptr<CacheFile> cache = OpenCache(flags);
-  NPUBANK_ASSIGN_OR_RETURN(const BankPlace place, OpenPlace(flags, cache));
+  NPUBANK_ASSIGN_OR_RETURN(const ServiceChoice service, ServiceChoice::Open(flags.service));
+  NPUBANK_ASSIGN_OR_RETURN(const BankPlace place, OpenPlace(flags, cache, service));
   const absl::StatusOr<std::unique_ptr<ModelTurns>> turns = LoadAndSpeak(flags, place);
   std::vector<std::string> notices;
   if (cache != nullptr) notices = SaveCache(*cache);  // also what a failed run has transformed
@@ -116,6 +131,8 @@ absl::Status Run(const BankRunFlags& flags) {
   RunReport report = (*turns)->Report();
   report.budget_bytes = flags.budget;
   report.cache_notices = std::move(notices);
+  report.service = service.client == nullptr ? service.why : service.client->name();
+  report.service_notices = SayNotices(service);
   PrintReport(flags, report);
   if (!flags.snapshot.empty())
     NPUBANK_RETURN_IF_ERROR(WriteSnapshot(place.bank->Snapshot(), flags.snapshot));

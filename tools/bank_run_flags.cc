@@ -94,6 +94,8 @@ ABSL_FLAG(uint64_t, budget, 0, "bytes that weights may take on the device; 0: no
 ABSL_FLAG(std::string, cache, "", "file that keeps transformed weights for the next run");
 ABSL_FLAG(uint64_t, cache_limit, 0,
           "bytes that this file may have; what was used longest ago goes first; 0: no limit");
+ABSL_FLAG(std::string, service, "auto",
+          "the bank of the machine, npubankd: auto (where there is one), off, or the path of its socket");
 ABSL_FLAG(bool, ids, false, "print the token ids");
 ABSL_FLAG(std::string, report, "text", "text or json (json alone on standard output)");
 ABSL_FLAG(std::string, snapshot, "", "file to write the bank's state to, for bank-inspect");
@@ -139,7 +141,8 @@ ProgramHelp Help() {
                        {"workers", "N"},
                        {"budget", "BYTES"},
                        {"cache", "FILE"},
-                       {"cache_limit", "BYTES"}}},
+                       {"cache_limit", "BYTES"},
+                       {"service", "WHERE"}}},
                      {"What to tell", {{"ids", ""}, {"report", "FORM"}, {"snapshot", "FILE"}}}}};
 }
 
@@ -206,6 +209,8 @@ absl::Status PlaceFromFlags(BankRunFlags& flags) {
   flags.budget = absl::GetFlag(FLAGS_budget);
   flags.cache = absl::GetFlag(FLAGS_cache);
   flags.cache_limit = absl::GetFlag(FLAGS_cache_limit);
+  flags.service = absl::GetFlag(FLAGS_service);
+  if (flags.service.empty()) return NotOneOf("--service", "", "auto, off, or a path");
   if (flags.cache_limit > 0 && flags.cache.empty())
     return absl::InvalidArgumentError("--cache-limit is of a --cache: give one");
   return absl::OkStatus();

@@ -32,6 +32,7 @@ struct BankRunFlags {
   uint64_t budget = 0;       // 0: no limit
   std::string cache;         // empty: none
   uint64_t cache_limit = 0;  // bytes of it; 0: none
+  std::string service;       // auto, off or a path
   std::string snapshot;      // empty: not written
   bool load_only = false;
   bool sleep = false;

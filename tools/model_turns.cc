@@ -194,6 +194,8 @@ RunReport ModelTurns::Report() {
   report.evictions = totals.evictions;
   report.transformations = totals.transformations;
   report.cache_hits = totals.cache_hits;
+  report.service_hits = totals.service_hits;
+  report.service_bytes = totals.service_bytes;
   report.device_bytes = DeviceBytes();
   // The driver's count now has imports in it, its peak has not.
   report.device_peak_bytes = std::max(place_.PeakBytes(), report.device_bytes);

@@ -9,6 +9,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+
 extern char** environ;
 
 namespace npubank {
@@ -44,8 +47,13 @@ ProgramResult RunProgram(const std::vector<std::string>& arguments) {
   const int flags = O_WRONLY | O_CREAT | O_TRUNC;
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), flags, 0600);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, error.c_str(), flags, 0600);
+  std::vector<std::string> all = arguments;
+  const bool runs_bank = absl::EndsWith(all[0], "/bank-run");
+  const bool chooses = absl::c_any_of(
+      all, [](const std::string& argument) { return absl::StartsWith(argument, "--service"); });
+  if (runs_bank && !chooses) all.insert(all.end(), {"--service", "off"});
   std::vector<char*> argv;
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  for (const std::string& argument : all) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   ProgramResult result;
   pid_t child = 0;

@@ -2,6 +2,9 @@
 //
 //   ProgramResult result = RunProgram({NPUBANK_BIN "/bank-run", "--model", folder});
 //   EXPECT_EQ(result.exit_status, 1);
+//
+// A bank-run that is not told which service to use gets --service off: what runs on the machine beside
+// the tests is none of their business.
 #ifndef NPUBANK_TESTS_SUPPORT_PROGRAM_H_
 #define NPUBANK_TESTS_SUPPORT_PROGRAM_H_
 

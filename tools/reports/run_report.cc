@@ -79,6 +79,16 @@ std::string MisalignedInWords(const RunReport& report) {
                       " in their files; with --cache the next start imports them");
 }
 
+std::string ServiceInWords(const RunReport& report) {
+  const std::string notices = absl::StrJoin(report.service_notices, "; ");
+  if (report.service_hits == 0) {
+    return absl::StrCat(report.service, notices.empty() ? "" : ": ", notices);
+  }
+  return absl::StrCat(Mebibytes(report.service_bytes), " of ", report.service_hits,
+                      " weights are pages of ", report.service, notices.empty() ? "" : "; ",
+                      notices);
+}
+
 void AppendMemory(std::string& out, const RunReport& report) {
   ReportLine(out, "weights on the device", Mebibytes(report.device_weight_bytes));
   ReportLine(
@@ -94,6 +104,7 @@ void AppendMemory(std::string& out, const RunReport& report) {
              absl::StrCat(report.transformations, " / ", report.cache_hits));
   if (!report.cache_notices.empty())
     ReportLine(out, "weights cache", absl::StrJoin(report.cache_notices, "; "));
+  ReportLine(out, "service", ServiceInWords(report));
   ReportLine(out, "source bytes still alive", absl::StrCat(report.live_source_bytes));
   ReportLine(out, "audit", AuditInWords(report.audit));
   ReportLine(out, "peak anonymous / file pages",
@@ -229,6 +240,10 @@ Json FiguresAsJson(const RunReport& report) {
       {"transformations", report.transformations},
       {"cache_hits", report.cache_hits},
       {"cache_notices", report.cache_notices},
+      {"service", report.service},
+      {"service_hits", report.service_hits},
+      {"service_bytes", report.service_bytes},
+      {"service_notices", report.service_notices},
       {"live_source_bytes", report.live_source_bytes},
       {"peak_anonymous_bytes", report.peak_memory.anonymous_bytes},
       {"peak_file_backed_bytes", report.peak_memory.file_backed_bytes},

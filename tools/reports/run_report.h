@@ -38,6 +38,9 @@
 //   transformations           weights that were computed from their source
 //   cache_hits                weights that came from the cache file instead
 //   cache_notices             what was wrong with the cache file, each thing once
+//   service                   the bank of the machine that was asked, or why none was
+//   service_hits              weights that are its pages; service_bytes: their bytes
+//   service_notices           why others are not, each thing once
 //   live_source_bytes         source bytes still held after loading: must be 0
 //   peak_anonymous_bytes      most anonymous memory of the process, a software NPU's included
 //   peak_file_backed_bytes    most pages of mapped files: imported weights, which are no copies
@@ -152,6 +155,10 @@ struct RunReport {
   uint64_t transformations = 0;
   uint64_t cache_hits = 0;
   std::vector<std::string> cache_notices;
+  std::string service;
+  uint64_t service_hits = 0;
+  uint64_t service_bytes = 0;
+  std::vector<std::string> service_notices;
   uint64_t live_source_bytes = 0;
   ProcessMemory peak_memory;
   AuditFigures audit;
