@@ -4,6 +4,8 @@
 //   npubankd                                          # where bank-run --service auto looks
 //   npubankd --socket DIR/socket --budget 8000000000 --cache weights.cache
 //   npubankd --idle-exit 600                          # ends when nobody has used it for ten minutes
+//
+// Started by systemd (tools/systemd), it serves the socket that it is given, and says when it is ready.
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -27,10 +29,12 @@
 #include "npubank/bank/files/cache_file.h"
 #include "npubank/bank/service/daemon/server.h"
 #include "npubank/bank/service/daemon/service_socket.h"
+#include "npubank/bank/service/memory_limit.h"
 #include "npubank/bank/service/shared_memory.h"
 #include "npubank/lazy_tensor/base/files/file_descriptor.h"
 #include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/tools/service_manager.h"
 #include "npubank/tools/terminal/command_line.h"
 
 ABSL_FLAG(
@@ -38,7 +42,8 @@ ABSL_FLAG(
     "where to listen, in a folder of its own; by default $NPUBANK_SERVICE, or npubank/socket in "
     "$XDG_RUNTIME_DIR");
 ABSL_FLAG(uint64_t, budget, 0,
-          "bytes that weights may take; 0: three quarters of the machine's memory");
+          "bytes that weights may take; 0: three quarters of the machine's memory; at most what "
+          "this process's control group has room for");
 ABSL_FLAG(std::string, cache, "", "file that keeps transformed weights for the next start");
 ABSL_FLAG(
     int64_t, idle_age, 0,
@@ -115,29 +120,55 @@ std::shared_ptr<CacheFile> OpenCache() {
   return path.empty() ? nullptr : CacheFile::Open({.path = path});
 }
 
+// Where clients come from: a service manager's socket, or one of its own at its usual place.
+struct Door {
+  std::unique_ptr<service::ServiceSocket> own;  // removed at the end
+  FileDescriptor listener;
+  std::string where;
+};
+
+absl::StatusOr<Door> OpenDoor() {
+  NPUBANK_ASSIGN_OR_RETURN(FileDescriptor given, ServiceManager::TakeListener());
+  if (given.is_open()) {
+    return Door{
+        .own = nullptr, .listener = std::move(given), .where = "its service manager's socket"};
+  }
+  NPUBANK_ASSIGN_OR_RETURN(std::string path, SocketPath());
+  NPUBANK_ASSIGN_OR_RETURN(auto own, service::ServiceSocket::Listen(path));
+  FileDescriptor listener = own->TakeListener();
+  return Door{.own = std::move(own), .listener = std::move(listener), .where = std::move(path)};
+}
+
 absl::Status Run() {
-  NPUBANK_ASSIGN_OR_RETURN(const std::string path, SocketPath());
   Harden();
   NPUBANK_ASSIGN_OR_RETURN(const FileDescriptor signals, EndSignals());
-  NPUBANK_ASSIGN_OR_RETURN(const auto socket, service::ServiceSocket::Listen(path));
-  NPUBANK_ASSIGN_OR_RETURN(const auto memory,
-                           service::SharedMemory::Create({.capacity = Budget()}));
+  NPUBANK_ASSIGN_OR_RETURN(Door door, OpenDoor());
+  const service::MemoryLimit limit = service::MemoryLimit::Find();
+  const uint64_t budget = limit.Within(Budget());
+  NPUBANK_ASSIGN_OR_RETURN(
+      const auto memory,
+      service::SharedMemory::Create({.capacity = Budget(), .huge_pages = true, .room = [limit] {
+                                       return limit.Within(service::MemoryLimit::kNone);
+                                     }}));
   BankOptions options;
   const int workers = absl::GetFlag(FLAGS_workers);
   const int threads = workers < 0 ? static_cast<int>(std::thread::hardware_concurrency()) : workers;
   if (threads > 0) options.workers = std::make_shared<ThreadWorkers>(threads);
-  options.budget_bytes = Budget();
+  options.budget_bytes = budget;
   options.keep_unowned = true;  // whoever comes next finds it
   options.cache = OpenCache();
   const std::shared_ptr<Bank> bank = Bank::Create(memory, options);
   NPUBANK_ASSIGN_OR_RETURN(
       auto server,
       service::Server::Start(
-          socket->TakeListener(), bank, memory,
+          std::move(door.listener), bank, memory,
           {.idle_age = std::chrono::seconds(std::max<int64_t>(absl::GetFlag(FLAGS_idle_age), 0))}));
-  std::fprintf(stderr, "npubankd: listening at %s, for %llu bytes of weights\n", path.c_str(),
-               static_cast<unsigned long long>(options.budget_bytes));
+  const std::string listening =
+      absl::StrCat("listening at ", door.where, ", for ", budget, " bytes of weights");
+  std::fprintf(stderr, "npubankd: %s\n", listening.c_str());
+  ServiceManager::Say(absl::StrCat("READY=1\nSTATUS=", listening));
   AwaitEnd(signals, *server);
+  ServiceManager::Say("STOPPING=1");
   server.reset();
   return options.cache == nullptr ? absl::OkStatus() : options.cache->Save();
 }
