@@ -6,6 +6,8 @@
 //   bank-inspect run.bank --sort bytes --filter layers.0
 //   bank-inspect diff before.bank after.bank
 //   bank-inspect leaks run.bank --format csv      # exit status 2 when there are any
+//   bank-inspect --service                        # what the machine's bank holds now, and for whom
+//   bank-inspect leaks --service DIR/socket       # what no living process explains
 //   bank-inspect plan prefill.npbs --svg prefill.svg
 //   bank-inspect model model.safetensors
 //   bank-inspect function layer.blob
@@ -19,6 +21,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/files/snapshot.h"
+#include "npubank/bank/service/client/bank_client.h"
+#include "npubank/bank/service/daemon/service_socket.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/json.h"
 #include "npubank/lazy_tensor/formats/open_index.h"
@@ -26,6 +30,7 @@
 #include "npubank/tools/reports/function_text.h"
 #include "npubank/tools/reports/model_text.h"
 #include "npubank/tools/reports/plan_text.h"
+#include "npubank/tools/reports/service_text.h"
 #include "npubank/tools/reports/snapshot_findings.h"
 #include "npubank/tools/reports/snapshot_text.h"
 #include "npubank/tools/reports/weights_text.h"
@@ -37,6 +42,8 @@ ABSL_FLAG(
     "name, uid, state, bytes, device-bytes, leases, hits or seconds; registration order else");
 ABSL_FLAG(std::string, filter, "",
           "only tensors with this in a name, state, owner or recipe; totals stay");
+ABSL_FLAG(bool, service, false,
+          "ask npubankd, at the path that is given or at its usual place, not a snapshot's file");
 ABSL_FLAG(std::string, svg, "", "file to draw the arena to");
 ABSL_FLAG(std::string, function, "", "draw this function's scratch instead of the arena");
 ABSL_FLAG(std::string, device, "auto", "whose driver is asked: auto, software or hardware");
@@ -66,12 +73,16 @@ ProgramHelp Help() {
                "bank-inspect diff before.bank after.bank     what came, went and changed",
                "bank-inspect leaks run.bank --format csv     what a bank that is done still "
                "holds: status 2",
+               "bank-inspect --service [PATH]                npubankd: its clients and tensors",
+               "bank-inspect leaks --service [PATH]          what no living process explains: "
+               "status 2",
                "bank-inspect weights run.bank               each weight with its parts, and how "
                "it came to the device",
                "bank-inspect function layer.blob            what the driver says of a native "
                "function's arguments",
                "bank-inspect plan prefill.npbs --svg prefill.svg --function block"},
           .groups = {{"Snapshots", {{"format", "FORM"}, {"sort", "KEY"}, {"filter", "TEXT"}}},
+                     {"The bank of the machine", {{"service", ""}}},
                      {"Plans", {{"svg", "FILE"}, {"function", "NAME"}}},
                      {"Functions", {{"device", "KIND"}}}}};
 }
@@ -165,9 +176,51 @@ absl::StatusOr<int> Weights(const std::string& path) {
   return 0;
 }
 
+// Of the daemon at `path`; empty: at its usual place.
+absl::StatusOr<service::State> AskService(std::string path) {
+  NPUBANK_RETURN_IF_ERROR(RefuseFlags({"sort"}, "is for snapshots, not for --service"));
+  if (path.empty()) path = service::ServiceSocket::DefaultPath();
+  if (path.empty()) {
+    return absl::InvalidArgumentError(
+        "where is npubankd? Give its socket's path, or set NPUBANK_SERVICE");
+  }
+  NPUBANK_ASSIGN_OR_RETURN(const auto client, service::BankClient::Connect(path));
+  return client->GetState();
+}
+
+absl::StatusOr<int> Service(const std::string& path) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::string format, Format());
+  NPUBANK_ASSIGN_OR_RETURN(const service::State state, AskService(path));
+  NPUBANK_ASSIGN_OR_RETURN(const std::string text,
+                           ServiceAsText(state, format, absl::GetFlag(FLAGS_filter)));
+  Print(text);
+  return 0;
+}
+
+absl::StatusOr<int> ServiceLeaks(const std::string& path) {
+  NPUBANK_RETURN_IF_ERROR(RefuseFlags({"filter"}, "is not for leaks, which shows them all"));
+  NPUBANK_ASSIGN_OR_RETURN(const std::string format, Format());
+  NPUBANK_ASSIGN_OR_RETURN(const service::State state, AskService(path));
+  NPUBANK_ASSIGN_OR_RETURN(const auto leaks, FindServiceLeaks(state, IsAlive));
+  Print(FindingsAsText(leaks, format));
+  return leaks.empty() ? 0 : kLeaksFound;
+}
+
+absl::StatusOr<int> RunOnService(std::vector<std::string> arguments) {
+  const bool leaks = !arguments.empty() && arguments[0] == "leaks";
+  if (leaks) arguments.erase(arguments.begin());
+  if (arguments.size() > 1) {
+    return absl::InvalidArgumentError(
+        "bank-inspect --service [PATH] or leaks --service [PATH]: one path at most");
+  }
+  const std::string path = arguments.empty() ? "" : arguments[0];
+  return leaks ? ServiceLeaks(path) : Service(path);
+}
+
 absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
   if (arguments.size() == 2 && arguments[0] == "function") return DriverSays(arguments[1]);
   NPUBANK_RETURN_IF_ERROR(RefuseFlags({"device"}, "is for function only"));
+  if (absl::GetFlag(FLAGS_service)) return RunOnService(arguments);
   if (arguments.size() == 1) return Dump(arguments[0]);
   if (arguments.size() == 2 && arguments[0] == "plan") return Plan(arguments[1]);
   if (arguments.size() == 2 && arguments[0] == "model") return Model(arguments[1]);
