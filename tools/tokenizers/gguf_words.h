@@ -3,7 +3,8 @@
 //   const GgufWords* words = GgufWords::Find("llama-bpe");   // null: not known
 //   words->patterns;                                          // applied one after the other
 //
-// The names are llama.cpp's; what lies between the matches of a pattern is a word too.
+// The names are llama.cpp's; what lies between the matches of a pattern is a word too. For "gpt-4o" and "tekken"
+// the pattern is the one that the models were trained with; llama.cpp runs a rougher one for want of classes.
 #ifndef NPUBANK_TOOLS_TOKENIZERS_GGUF_WORDS_H_
 #define NPUBANK_TOOLS_TOKENIZERS_GGUF_WORDS_H_
 

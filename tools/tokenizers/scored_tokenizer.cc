@@ -26,7 +26,9 @@ std::vector<AddedToken> FoundAsSpelled(const Vocabulary& vocabulary) {
   for (size_t id = 0; id < vocabulary.pieces.size(); ++id) {
     const Vocabulary::Piece& piece = vocabulary.pieces[id];
     const bool defined = piece.kind == Vocabulary::Kind::kUserDefined;
-    const bool control = piece.kind == Vocabulary::Kind::kControl;
+    // What is unknown has a name as well, which can be typed where control pieces can.
+    const bool control =
+        piece.kind == Vocabulary::Kind::kControl || piece.kind == Vocabulary::Kind::kUnknown;
     const bool possible = !piece.text.empty() && piece.text.size() <= AddedTokens::kMaxBytes;
     if ((defined || control) && possible)
       added.push_back({.id = static_cast<int32_t>(id),
