@@ -1,9 +1,11 @@
 #include "npubank/tools/weights_export.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "npubank/lazy_tensor/base/files/atomic_file.h"
 #include "npubank/lazy_tensor/base/files/file_descriptor.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/base/thread.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/recipe/recipe.h"
@@ -68,6 +71,60 @@ bool IsFileOfExports(absl::string_view name) {
   return name.size() == kDigits && std::all_of(name.begin(), name.end(), absl::ascii_isxdigit);
 }
 
+// A tensor's bytes front to back, evaluated in pieces that are large enough for a transposition to read whole rows, each while
+// the piece before it is being written.
+class Windows {
+ public:
+  Windows(const Recipe& recipe, uint64_t bytes, const EvaluateOptions& options)
+      : recipe_(recipe), bytes_(bytes), options_(options) {}
+  ~Windows() { Join(); }
+
+  absl::Status Read(uint64_t offset, absl::Span<std::byte> out) {
+    while (!out.empty()) {
+      if (offset >= end_) NPUBANK_RETURN_IF_ERROR(Advance());
+      const uint64_t at = offset + now_.size() - end_;
+      const size_t size = std::min<uint64_t>(out.size(), end_ - offset);
+      std::memcpy(out.data(), now_.data() + at, size);
+      offset += size;
+      out.remove_prefix(size);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr uint64_t kBytes = 24 << 20;  // two of them are alive
+
+  void Join() {
+    if (ahead_.joinable()) ahead_.join();
+  }
+  void Evaluate() {
+    next_.resize(std::min(kBytes, bytes_ - end_));
+    status_ = EvaluateRange(recipe_, end_, absl::MakeSpan(next_), options_);
+  }
+  // The next window, and the one behind it begins.
+  absl::Status Advance() {
+    if (ahead_.joinable()) {
+      Join();
+    } else {
+      Evaluate();
+    }
+    NPUBANK_RETURN_IF_ERROR(status_);
+    now_.swap(next_);
+    end_ += now_.size();
+    if (end_ == bytes_) return absl::OkStatus();
+    NPUBANK_ASSIGN_OR_RETURN(ahead_, StartThread([this] { Evaluate(); }));
+    return absl::OkStatus();
+  }
+
+  const Recipe& recipe_;
+  const uint64_t bytes_;
+  const EvaluateOptions options_;
+  std::vector<std::byte> now_, next_;
+  uint64_t end_ = 0;   // of `now_`
+  std::thread ahead_;  // has `next_` and `status_` while it runs
+  absl::Status status_;
+};
+
 absl::Status Write(const ExportOptions& options, const std::vector<NamedWeight>& weights,
                    CacheFile& file) {
   EvaluateOptions evaluate;
@@ -77,8 +134,9 @@ absl::Status Write(const ExportOptions& options, const std::vector<NamedWeight>&
   for (const NamedWeight& weight : weights) {
     const uint64_t bytes = weight.tensor.type().bytes();
     NPUBANK_ASSIGN_OR_RETURN(const RecipePtr recipe, weight.tensor.MakeRecipe());
+    Windows windows(*recipe, bytes, evaluate);
     const auto read = [&](uint64_t offset, absl::Span<std::byte> out) {
-      return EvaluateRange(*recipe, offset, out, evaluate);
+      return windows.Read(offset, out);
     };
     NPUBANK_RETURN_IF_ERROR(Annotate(file.Add(weight.key, bytes, read),
                                      absl::StrCat("exporting ", weight.name.ToString())));
