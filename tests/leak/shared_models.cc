@@ -21,6 +21,8 @@ namespace {
 
 constexpr int64_t kElements = 8;
 constexpr uint64_t kSourceBytes = kElements * sizeof(float);
+// One looks for numbers that F16 cannot hold, one makes it F16.
+constexpr int kReadsOfAWeight = 2;
 
 const std::shared_ptr<ScriptedSource>& Models() {
   static const auto& source = *new std::shared_ptr<ScriptedSource>(
@@ -174,17 +176,17 @@ void SharedModels::Load(size_t i) {
   }
 }
 
-void SharedModels::Evaluate(size_t i, int failing_read) {
-  Models()->FailRead(failing_read);
+void SharedModels::Evaluate(size_t i, int failing_weight) {
+  Models()->FailRead(failing_weight * kReadsOfAWeight);
   const absl::Status status = bank_->EvaluateAndAllocate(submodels_[i].owner);
   Models()->FailRead(0);
-  CheckLoaded(i, status, failing_read);
+  CheckLoaded(i, status, failing_weight);
 }
 
-void SharedModels::CheckLoaded(size_t i, const absl::Status& status, int failing_read) {
+void SharedModels::CheckLoaded(size_t i, const absl::Status& status, int failing_weight) {
   if (!IsLoaded(i)) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-  } else if (LoadsWeights(i, status, failing_read)) {
+  } else if (LoadsWeights(i, status, failing_weight)) {
     submodels_[i].asleep = false;
     for (const size_t number : WeightsOf(i)) SettleCopy(weights_[number]);
   } else if (submodels_[i].asleep) {
@@ -192,12 +194,12 @@ void SharedModels::CheckLoaded(size_t i, const absl::Status& status, int failing
   }
 }
 
-// One read brings a weight that is not resident, none if a copy was kept.
-bool SharedModels::LoadsWeights(size_t i, const absl::Status& status, int failing_read) {
-  int reads = 0;
+// Reads bring a weight that is not resident, none if a copy was kept.
+bool SharedModels::LoadsWeights(size_t i, const absl::Status& status, int failing_weight) {
+  int weights_read = 0;
   for (const size_t number : WeightsOf(i)) {
     Weight& weight = weights_[number];
-    if (!weight.resident && !weight.host_copy && ++reads == failing_read) {
+    if (!weight.resident && !weight.host_copy && ++weights_read == failing_weight) {
       EXPECT_TRUE(absl::IsDataLoss(status)) << status;
       EXPECT_TRUE(absl::StrContains(status.message(), absl::StrCat("'", number, "'"))) << status;
       weight.failed = true;
@@ -227,7 +229,7 @@ void SharedModels::Run(size_t i) {
 
 void SharedModels::Begin(size_t i) {
   absl::StatusOr<std::vector<Lease>> leases = bank_->Load(submodels_[i].owner);
-  CheckLoaded(i, leases.status(), /*failing_read=*/0);
+  CheckLoaded(i, leases.status(), /*failing_weight=*/0);
   if (!leases.ok()) return;
   ASSERT_EQ(leases->size(), WeightsOf(i).size());
   for (size_t place = 0; place < leases->size(); ++place) {

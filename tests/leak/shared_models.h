@@ -27,8 +27,8 @@ namespace npubank {
 enum class Operation : char {
   kLoad = 'L',        // add an owner, register every weight; loaded already: register again
   kEvaluate = 'E',    // EvaluateAndAllocate: a load whose leases are dropped; wakes who sleeps
-  kFailFirst = 'F',   // the same, but the first read of a source fails
-  kFailSecond = 'f',  // the same, but the second does
+  kFailFirst = 'F',   // the same, but the last read for the first weight fails
+  kFailSecond = 'f',  // the same, but the last for the second does
   kRun = 'R',         // lease every weight, check its bytes, let go
   kSleep = 'S',
   kSleepWithCopy = 's',  // bytes are kept in host memory
@@ -96,7 +96,7 @@ class SharedModels {
   size_t PlaceOf(size_t submodel) const;
   bool IsLoaded(size_t submodel) const { return PlaceOf(submodel) < loaded_.size(); }
   void Load(size_t i);
-  void Evaluate(size_t i, int failing_read = 0);
+  void Evaluate(size_t i, int failing_weight = 0);
   void Run(size_t i);
   void Begin(size_t i);
   void CheckBytes(const std::vector<Lease>& leases) const;
@@ -104,9 +104,9 @@ class SharedModels {
   void Drop(size_t i);
   void End(size_t i);
   // What must have become of a load that ended with `status`.
-  void CheckLoaded(size_t i, const absl::Status& status, int failing_read);
-  // What a load makes of the weights, until a read fails; whether none did.
-  bool LoadsWeights(size_t i, const absl::Status& status, int failing_read);
+  void CheckLoaded(size_t i, const absl::Status& status, int failing_weight);
+  // What a load makes of the weights, until one's read fails; whether none did.
+  bool LoadsWeights(size_t i, const absl::Status& status, int failing_weight);
   SleepReport FallsAsleep(size_t i, bool keep_host_copy);
   void BecomesResident(Weight& weight);
   void Settle(Weight& weight);
