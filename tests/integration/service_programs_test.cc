@@ -79,9 +79,10 @@ class ServiceProgramsTest : public ::testing::Test {
   ServiceProgramsTest() { setenv("NPUBANK_NPU_IMPORT", "1", 1); }
   ~ServiceProgramsTest() override { unsetenv("NPUBANK_NPU_IMPORT"); }
 
-  void StartDaemon(std::vector<std::string> more = {}) {
-    std::vector<std::string> arguments = {NPUBANK_BIN "/npubankd", "--socket", socket_};
-    arguments.insert(arguments.end(), more.begin(), more.end());
+  // `by`: a program that becomes it.
+  void StartDaemon(std::vector<std::string> by = {}) {
+    std::vector<std::string> arguments = std::move(by);
+    arguments.insert(arguments.end(), {NPUBANK_BIN "/npubankd", "--socket", socket_});
     daemon_ = std::make_unique<RunningProgram>(arguments);
     ASSERT_TRUE(Eventually([&] { return service::BankClient::Connect(socket_).ok(); }));
   }
@@ -143,6 +144,18 @@ TEST_F(ServiceProgramsTest, TheSecondProgramTransformsNothingAndSaysTheSame) {
   EXPECT_EQ(daemon.evaluations, evaluations);
   EXPECT_THAT(daemon.audit, IsEmpty());
   EXPECT_EQ(daemon.clients.size(), 1u) << "who asks";
+}
+
+TEST_F(ServiceProgramsTest, ADaemonWithMountsOfItsOwnServesAllTheSame) {
+  const std::vector<std::string> apart = {"/usr/bin/unshare", "--mount"};
+  std::vector<std::string> trial = apart;
+  trial.push_back("/bin/true");
+  if (RunProgram(trial).exit_status != 0)
+    GTEST_SKIP() << "this user may not have mounts of its own";
+  StartDaemon(apart);
+  const Json report = Report(RunProgram(BankRun(socket_)));
+  EXPECT_GT(report["service_hits"], 0);
+  EXPECT_TRUE(report["service_notices"].empty()) << report["service_notices"];
 }
 
 TEST_F(ServiceProgramsTest, ADriverThatCannotImportLoadsAsBeforeAndSaysWhy) {
@@ -214,7 +227,9 @@ TEST_F(ServiceProgramsTest, AClientThatIsKilledAtAnyMomentLeavesNothingAndDistur
     const auto state = [&] { return Daemon(); };
     EXPECT_TRUE(Eventually([&] { return state().clients.size() == 1; })) << "it is still there";
     EXPECT_THAT(state().audit, IsEmpty());
-    EXPECT_EQ(state().clients[0].leased_segments, 0u);
+    for (const service::ClientState& client : state().clients) {
+      EXPECT_EQ(client.leased_segments, 0u) << client.program;
+    }
   }
   const Json after = Report(RunProgram(BankRun(socket_)));
   EXPECT_EQ(after["ids"], alone["ids"]);

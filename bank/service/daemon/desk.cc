@@ -96,7 +96,7 @@ Desk::AnswerOr Desk::HandleOpen(const OpenSources& open, std::vector<FileDescrip
   }
   std::vector<std::shared_ptr<BroughtFile>> brought;
   for (size_t i = 0; i < descriptors.size(); ++i) {
-    auto file = BroughtFile::Take(std::move(descriptors[i]), Tame(open.names[i]));
+    auto file = BroughtFile::Take(std::move(descriptors[i]), Tame(open.names[i]), client_.pid);
     if (!file.ok()) return Failure(file.status());
     brought.push_back(*std::move(file));
   }

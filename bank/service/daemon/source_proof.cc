@@ -72,8 +72,8 @@ absl::Status JudgeDescriptor(absl::string_view fdinfo, absl::string_view mountin
   }
   const auto type = TypeOfMount(mountinfo, *mount);
   if (!type) {
-    return ProvesNothing(
-        absl::StrCat("it lies on mount ", *mount, ", which this daemon does not see"));
+    return ProvesNothing(absl::StrCat("it lies on mount ", *mount,
+                                      ", which neither this daemon nor its client shows"));
   }
   if (absl::StartsWith(*type, "fuse")) {
     return ProvesNothing(absl::StrCat("it lies on a file system in user space (", *type,
@@ -83,10 +83,15 @@ absl::Status JudgeDescriptor(absl::string_view fdinfo, absl::string_view mountin
 }
 
 absl::StatusOr<std::shared_ptr<BroughtFile>> BroughtFile::Take(FileDescriptor file,
-                                                               std::string name) {
+                                                               std::string name, uint32_t client) {
   NPUBANK_ASSIGN_OR_RETURN(const std::string fdinfo,
                            ReadProc(absl::StrCat("/proc/self/fdinfo/", file.get())));
-  NPUBANK_ASSIGN_OR_RETURN(const std::string mountinfo, ReadProc("/proc/self/mountinfo"));
+  NPUBANK_ASSIGN_OR_RETURN(std::string mountinfo, ReadProc("/proc/self/mountinfo"));
+  if (client != 0) {
+    // Where it cannot be read, what is on none of our mounts is refused.
+    const auto theirs = ReadProc(absl::StrCat("/proc/", client, "/mountinfo"));
+    if (theirs.ok()) absl::StrAppend(&mountinfo, "\n", *theirs);
+  }
   NPUBANK_RETURN_IF_ERROR(Annotate(JudgeDescriptor(fdinfo, mountinfo), name));
   NPUBANK_ASSIGN_OR_RETURN(const FileIdentity identity,
                            FileIdentity::Of(file, name, SampleFile::kAlways));

@@ -8,7 +8,10 @@
 //   - of the system's own table (fdinfo), without touching the file: that it was opened for reading and
 //     is not only a name (O_PATH, which anybody may have of a file he may not read); and on which mount it
 //     lies. A file system in user space may keep whoever asks it anything, even its size, for ever,
-//     beyond kill -9: it is refused, and so is a mount that this process does not see, which may be one;
+//     beyond kill -9: it is refused, and so is a mount whose type nobody tells, which may be one. A
+//     daemon with mounts of its own (a hardened unit, a container) does not see its clients' mounts among
+//     them: then the client's own list is asked, which the kernel writes and no client can change. The
+//     number of a mount is the whole machine's, and not another's while a file on it is open;
 //   - that it is a regular file;
 //   - that the windows its identity is made of can be read through that very descriptor.
 // Nothing is ever opened by a path, or opened again: what is read, is read through what was brought. So
@@ -19,6 +22,7 @@
 #ifndef NPUBANK_BANK_SERVICE_DAEMON_SOURCE_PROOF_H_
 #define NPUBANK_BANK_SERVICE_DAEMON_SOURCE_PROOF_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -32,13 +36,16 @@
 
 namespace npubank::service {
 
-// What /proc says of a descriptor and of its mount, judged: a part of Take that needs no file.
+// What /proc says of a descriptor and of mounts, judged: a part of Take that needs no file.
 absl::Status JudgeDescriptor(absl::string_view fdinfo, absl::string_view mountinfo);
 
 class BroughtFile {
  public:
-  // `name`: what the one who brought it calls it; for messages only.
-  static absl::StatusOr<std::shared_ptr<BroughtFile>> Take(FileDescriptor file, std::string name);
+  // `name`: what the one who brought it calls it; for messages only. `client`: the pid of a process that
+  // has the file's mount among its own; 0: nobody known. It must be this user's, and not have made itself
+  // unreadable (PR_SET_DUMPABLE), for its list to be seen.
+  static absl::StatusOr<std::shared_ptr<BroughtFile>> Take(FileDescriptor file, std::string name,
+                                                           uint32_t client);
 
   const std::string& name() const { return name_; }
   const Digest& identity() const { return identity_; }

@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
@@ -149,13 +151,39 @@ TEST_F(DeskTest, AFileSystemThatMayNeverAnswerIsNotAskedAnything) {
   EXPECT_TRUE(judge("0100002", "36").ok());
   EXPECT_THAT(judge("0100000", "99").message(), HasSubstr("fuse.sshfs"));
   EXPECT_THAT(judge("0100000", "100").message(), HasSubstr("may never answer"));
-  EXPECT_THAT(judge("0100000", "6").message(), HasSubstr("does not see"));
+  EXPECT_THAT(judge("0100000", "6").message(),
+              HasSubstr("neither this daemon nor its client shows"));
   EXPECT_THAT(judge("0100001", "36").message(), HasSubstr("not opened for reading"));
   EXPECT_THAT(judge("012000000", "36").message(), HasSubstr("O_PATH"));
   EXPECT_FALSE(judge("", "").ok());
   EXPECT_FALSE(JudgeDescriptor("", mounts).ok());
   EXPECT_FALSE(JudgeDescriptor("flags:\t0\n", mounts).ok());
   EXPECT_FALSE(judge("0100000x", "36").ok());
+}
+
+// As a hardened unit or a container has them: the mounts are copies, with numbers of their own.
+TEST(BroughtFileTest, ADaemonWithMountsOfItsOwnIsToldOfTheFilesMountByItsClient) {
+  TemporaryFolder folder;
+  const std::string path = folder.Write("weights", "bytes");
+  FileDescriptor file = FileDescriptor::Open(path, O_RDONLY);
+  ASSERT_TRUE(file.is_open());
+  enum { kNotAllowed = 10, kTakenWithoutItsClient, kRefused, kTaken };
+  const pid_t daemon = fork();
+  if (daemon == 0) {
+    if (unshare(CLONE_NEWNS) != 0) _exit(kNotAllowed);
+    const auto alone = BroughtFile::Take(FileDescriptor(dup(file.get())), "alone", 0);
+    if (!absl::IsPermissionDenied(alone.status())) _exit(kTakenWithoutItsClient);
+    const auto told = BroughtFile::Take(FileDescriptor(dup(file.get())), "told",
+                                        static_cast<uint32_t>(getppid()));
+    _exit(told.ok() && (*told)->size() == 5 ? kTaken : kRefused);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(daemon, &status, 0), daemon);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kNotAllowed) {
+    GTEST_SKIP() << "this user may not have mounts of its own";
+  }
+  EXPECT_EQ(WEXITSTATUS(status), kTaken);
 }
 
 TEST_F(DeskTest, AFileThatChangesWhileItIsHeldIsAnErrorAndNoByte) {
