@@ -111,9 +111,10 @@ absl::Status Server::Add(Channel channel) {
   auto desk = std::make_unique<Desk>(
       bank_, memory_, Desk::Client{.pid = peer->pid, .uid = peer->uid, .program = peer->program},
       *this);
+  // Started under the lock: it is among the clients before it can ask who they are.
+  MutexLock lock(mutex_);
   NPUBANK_ASSIGN_OR_RETURN(auto connection, Connection::Start(std::move(channel), *std::move(peer),
                                                               std::move(desk), [this] { Wake(); }));
-  MutexLock lock(mutex_);
   connections_.push_back(std::move(connection));
   return absl::OkStatus();
 }
