@@ -218,9 +218,10 @@ absl::StatusOr<int> RunOnService(std::vector<std::string> arguments) {
 }
 
 absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
-  if (arguments.size() == 2 && arguments[0] == "function") return DriverSays(arguments[1]);
-  NPUBANK_RETURN_IF_ERROR(RefuseFlags({"device"}, "is for function only"));
+  const bool function = arguments.size() == 2 && arguments[0] == "function";
+  if (!function) NPUBANK_RETURN_IF_ERROR(RefuseFlags({"device"}, "is for function only"));
   if (absl::GetFlag(FLAGS_service)) return RunOnService(arguments);
+  if (function) return DriverSays(arguments[1]);
   if (arguments.size() == 1) return Dump(arguments[0]);
   if (arguments.size() == 2 && arguments[0] == "plan") return Plan(arguments[1]);
   if (arguments.size() == 2 && arguments[0] == "model") return Model(arguments[1]);
