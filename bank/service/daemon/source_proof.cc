@@ -1,6 +1,8 @@
 #include "npubank/bank/service/daemon/source_proof.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 
 #include <cerrno>
 #include <optional>
@@ -50,6 +52,21 @@ std::optional<absl::string_view> TypeOfMount(absl::string_view mountinfo, absl::
   return std::nullopt;
 }
 
+// The mount that this process's root lies on, as a line of mountinfo. The real one lists what lies below the root
+// only, and that mount not, where the root is a folder of it (chroot). Asked of the root, which answers
+// this process all the time, and never of a file that somebody brought.
+absl::StatusOr<std::string> MountOfTheRoot() {
+  const FileDescriptor root = FileDescriptor::Open("/", O_PATH | O_DIRECTORY);
+  struct statfs facts = {};
+  if (!root.is_open() || fstatfs(root.get(), &facts) != 0)
+    return SystemError(errno, "cannot ask", "/");
+  NPUBANK_ASSIGN_OR_RETURN(const std::string fdinfo,
+                           ReadProc(absl::StrCat("/proc/self/fdinfo/", root.get())));
+  const bool in_user_space = facts.f_type == FUSE_SUPER_MAGIC;
+  return absl::StrCat(Field(fdinfo, "mnt_id:").value_or("?"), " / - ",
+                      in_user_space ? "fuse" : "root");
+}
+
 absl::Status ProvesNothing(absl::string_view why) {
   return absl::PermissionDeniedError(
       absl::StrCat("its descriptor does not prove that it may be read: ", why));
@@ -87,6 +104,8 @@ absl::StatusOr<std::shared_ptr<BroughtFile>> BroughtFile::Take(FileDescriptor fi
   NPUBANK_ASSIGN_OR_RETURN(const std::string fdinfo,
                            ReadProc(absl::StrCat("/proc/self/fdinfo/", file.get())));
   NPUBANK_ASSIGN_OR_RETURN(std::string mountinfo, ReadProc("/proc/self/mountinfo"));
+  NPUBANK_ASSIGN_OR_RETURN(const std::string root, MountOfTheRoot());
+  absl::StrAppend(&mountinfo, "\n", root);
   if (client != 0) {
     // Where it cannot be read, what is on none of our mounts is refused.
     const auto theirs = ReadProc(absl::StrCat("/proc/", client, "/mountinfo"));

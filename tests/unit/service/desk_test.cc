@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -183,6 +185,31 @@ TEST(BroughtFileTest, ADaemonWithMountsOfItsOwnIsToldOfTheFilesMountByItsClient)
   if (WEXITSTATUS(status) == kNotAllowed) {
     GTEST_SKIP() << "this user may not have mounts of its own";
   }
+  EXPECT_EQ(WEXITSTATUS(status), kTaken);
+}
+
+// There the list of mounts does not have the one that the root itself is a folder of.
+TEST(BroughtFileTest, AFileBesideTheRootOfADaemonInAChrootIsTaken) {
+  TemporaryFolder folder;
+  folder.Write("weights", "bytes");
+  const std::string proc = folder.path() + "/proc";
+  ASSERT_EQ(mkdir(proc.c_str(), 0700), 0);
+  enum { kNotAllowed = 10, kRefused, kTaken };
+  const pid_t daemon = fork();
+  if (daemon == 0) {
+    if (unshare(CLONE_NEWNS) != 0 ||
+        mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        mount("/proc", proc.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0 ||
+        chroot(folder.path().c_str()) != 0 || chdir("/") != 0) {
+      _exit(kNotAllowed);
+    }
+    const auto taken = BroughtFile::Take(FileDescriptor::Open("/weights", O_RDONLY), "weights", 0);
+    _exit(taken.ok() && (*taken)->size() == 5 ? kTaken : kRefused);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(daemon, &status, 0), daemon);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kNotAllowed) GTEST_SKIP() << "this user may not change its root";
   EXPECT_EQ(WEXITSTATUS(status), kTaken);
 }
 
