@@ -13,9 +13,6 @@ namespace {
 using Json = nlohmann::json;
 using level_zero::GraphPrecision;
 
-constexpr int kWidth = ForeignSubmodel::kWidth;
-constexpr int kLayers = ForeignSubmodel::kLayers;
-
 // -1, 0 or 1.
 float Weight(int layer, int row, int column) {
   return static_cast<float>((layer * 7 + row * 5 + column * 3 + row * column) % 3 - 1);
