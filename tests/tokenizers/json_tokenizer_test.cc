@@ -277,9 +277,9 @@ TEST(PostProcessorTest, ATemplatePutsTokensAroundTheText) {
                                {"special_tokens", specials}}}}};
   EXPECT_THAT(Ids(json, "a"), ElementsAre(3, 4, 0, 3, 4));
   EXPECT_THAT(Ids(json, ""), ElementsAre(3, 4, 3, 4));
-  json["post_processor"]["processors"][1]["special_tokens"]["B"]["ids"] = {9};
+  json["post_processor"]["processors"][1]["special_tokens"]["B"]["ids"] = Json::array({9});
   ExpectRefused(json, absl::StatusCode::kInvalidArgument, "token 9");
-  json["post_processor"]["processors"][1]["single"] = {bos};
+  json["post_processor"]["processors"][1]["single"] = Json::array({bos});
   ExpectRefused(json, absl::StatusCode::kInvalidArgument, "sequence A once");
 }
 
