@@ -55,6 +55,8 @@ absl::StatusOr<std::unique_ptr<Block>> Placed::Allocate(uint64_t bytes, absl::st
   slab_bytes = std::max(AlignUp(slab_bytes, options_.page_bytes), wanted);
   NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<Block> slab, MakeSlab(&slab_bytes, wanted, name));
   MutexLock lock(mutex_);
+  // Others may have made room meanwhile: a slab that nothing is ever placed in would never be given back.
+  if (std::unique_ptr<Block> block = Take(bytes)) return block;
   const uint64_t number = next_slab_++;
   holes_.AddSlab(number, slab_bytes);
   slabs_.emplace(number, std::move(slab));
