@@ -1,6 +1,9 @@
 #include "npubank/tools/weights_export.h"
 
+#include <signal.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -10,7 +13,9 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 #include "npubank/bank/files/cache_file.h"
@@ -62,9 +67,24 @@ std::string FileNameOf(const std::vector<NamedWeight>& weights) {
   return absl::StrCat("weights-", builder.Finish().ToHex(), ".cache");
 }
 
-// Or the lock of one, which a process that was killed leaves.
+// Takes the ending ".PID.NUMBER" off, which a file has until it is whole, where that process is no more.
+void ConsumeUnfinished(absl::string_view* name) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(*name, '.');
+  pid_t process = 0;
+  int number = 0;
+  if (parts.size() < 3 || !absl::SimpleAtoi(parts[parts.size() - 2], &process) || process <= 0 ||
+      !absl::SimpleAtoi(parts.back(), &number) || kill(process, 0) == 0 || errno != ESRCH) {
+    return;
+  }
+  name->remove_suffix(parts.back().size() + parts[parts.size() - 2].size() + 2);
+}
+
+// Or the lock of one, or one that is not whole, which a process that was killed leaves.
 bool IsFileOfExports(absl::string_view name) {
   constexpr size_t kDigits = 32;
+  const absl::string_view as_found = name;
+  ConsumeUnfinished(&name);
+  if (name == "weights.json") return name != as_found;
   absl::ConsumeSuffix(&name, ".lock");
   if (!absl::ConsumePrefix(&name, "weights-") || !absl::ConsumeSuffix(&name, ".cache"))
     return false;
