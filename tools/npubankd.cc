@@ -34,7 +34,7 @@
 #include "npubank/lazy_tensor/base/files/file_descriptor.h"
 #include "npubank/lazy_tensor/base/parallel.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/tools/service_manager.h"
+#include "npubank/tools/service/service_manager.h"
 #include "npubank/tools/terminal/command_line.h"
 
 ABSL_FLAG(

@@ -8,7 +8,7 @@
 #include "npubank/lazy_tensor/formats/gguf.h"
 #include "npubank/lazy_tensor/sources/source.h"
 #include "npubank/tests/fuzz/hostile_tokenizer.h"
-#include "npubank/tools/tokenizers/gguf_tokenizer.h"
+#include "npubank/tools/tokenizers/gguf/gguf_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto* begin = reinterpret_cast<const std::byte*>(data);

@@ -4,7 +4,7 @@
 
 #include "absl/strings/string_view.h"
 #include "npubank/tests/fuzz/hostile_tokenizer.h"
-#include "npubank/tools/tokenizers/sentencepiece_tokenizer.h"
+#include "npubank/tools/tokenizers/sentencepiece/sentencepiece_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view text(reinterpret_cast<const char*>(data), size);

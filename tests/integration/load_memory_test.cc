@@ -21,8 +21,8 @@
 #include "npubank/tests/support/driver_statistics.h"
 #include "npubank/tests/support/npu_switches.h"
 #include "npubank/tests/support/test_model.h"
-#include "npubank/tools/model_run.h"
-#include "npubank/tools/reports/memory_monitor.h"
+#include "npubank/tools/run/memory_monitor.h"
+#include "npubank/tools/run/model_run.h"
 
 namespace npubank {
 namespace {

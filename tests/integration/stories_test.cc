@@ -15,7 +15,7 @@
 #include "npubank/tests/support/program.h"
 #include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/support/temporary_folder.h"
-#include "npubank/tools/model_run.h"
+#include "npubank/tools/run/model_run.h"
 
 namespace npubank {
 namespace {

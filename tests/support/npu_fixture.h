@@ -14,7 +14,7 @@
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/runtime/level_zero/device.h"
 #include "npubank/tests/support/driver_statistics.h"
-#include "npubank/tools/model_run.h"
+#include "npubank/tools/run/model_run.h"
 
 namespace npubank {
 

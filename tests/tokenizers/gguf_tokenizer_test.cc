@@ -1,4 +1,4 @@
-#include "npubank/tools/tokenizers/gguf_tokenizer.h"
+#include "npubank/tools/tokenizers/gguf/gguf_tokenizer.h"
 
 #include <cmath>
 #include <string>

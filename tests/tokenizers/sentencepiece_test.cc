@@ -10,8 +10,8 @@
 #include "npubank/tests/support/repetitions.h"
 #include "npubank/tests/support/temporary_folder.h"
 #include "npubank/tools/tokenizers/open_tokenizer.h"
-#include "npubank/tools/tokenizers/sentencepiece_library.h"
-#include "npubank/tools/tokenizers/sentencepiece_tokenizer.h"
+#include "npubank/tools/tokenizers/sentencepiece/sentencepiece_library.h"
+#include "npubank/tools/tokenizers/sentencepiece/sentencepiece_tokenizer.h"
 
 namespace npubank {
 namespace {

@@ -42,10 +42,10 @@
 #include "npubank/lazy_tensor/base/thread.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/sources/source.h"
-#include "npubank/tools/bank_place.h"
 #include "npubank/tools/checkpoints/checkpoint_writer.h"
-#include "npubank/tools/model_turns.h"
-#include "npubank/tools/reports/memory_monitor.h"
+#include "npubank/tools/run/bank_place.h"
+#include "npubank/tools/run/memory_monitor.h"
+#include "npubank/tools/run/model_turns.h"
 #include "npubank/tools/terminal/command_line.h"
 #include "npubank/tools/terminal/stopwatch.h"
 

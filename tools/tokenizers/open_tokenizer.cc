@@ -11,10 +11,10 @@
 #include "npubank/lazy_tensor/formats/json.h"
 #include "npubank/lazy_tensor/formats/json_fields.h"
 #include "npubank/lazy_tensor/sources/source.h"
-#include "npubank/tools/tokenizers/gguf_tokenizer.h"
+#include "npubank/tools/tokenizers/gguf/gguf_tokenizer.h"
 #include "npubank/tools/tokenizers/json/json_tokenizer.h"
 #include "npubank/tools/tokenizers/scored_tokenizer.h"
-#include "npubank/tools/tokenizers/sentencepiece_tokenizer.h"
+#include "npubank/tools/tokenizers/sentencepiece/sentencepiece_tokenizer.h"
 
 namespace npubank {
 namespace {

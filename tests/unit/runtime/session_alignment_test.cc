@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/tests/support/npu_switches.h"
 #include "npubank/tests/support/test_model.h"
-#include "npubank/tools/model_run.h"
+#include "npubank/tools/run/model_run.h"
 
 namespace npubank {
 namespace {

@@ -1,4 +1,4 @@
-#include "npubank/tools/reports/run_report.h"
+#include "npubank/tools/run/run_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
