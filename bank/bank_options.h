@@ -60,7 +60,7 @@ struct LoadOptions {
   // It may call the bank, but not load what needs room: such a load would wait for the one that calls it.
   std::function<void(const LoadProgress&)> progress;
   // Asked between tiles, from any worker, and while this call waits for another's evaluation or for
-  // room.
+  // room. A tensor that others wait for as well is finished first.
   std::function<bool()> cancelled;
 };
 

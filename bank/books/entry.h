@@ -39,6 +39,8 @@ struct Flight {
   absl::Status status;
   // Nobody owns the tensor any more. Read without the mutex.
   std::atomic<bool> abandoned{false};
+  // Who waits for it. Read without the mutex.
+  std::atomic<int> waiters{0};
 };
 
 struct OwnerRecord {

@@ -15,6 +15,12 @@ absl::Status NotKnown(Uid uid) {
       absl::StrCat("uid ", uid.ToHex(), " is not in the bank: register it, and keep its owner"));
 }
 
+// One of those a flight counts, who waits no longer when it goes.
+struct Waiter {
+  Flight& flight;
+  ~Waiter() { --flight.waiters; }
+};
+
 }  // namespace
 
 Evaluation::Evaluation(std::shared_ptr<Books> books, Entry* entry)
@@ -151,6 +157,7 @@ absl::StatusOr<Acquired> Flights::Acquire(Uid uid, const std::function<bool()>& 
             "Write must not ask the bank for what it writes"));
       }
       ++books_->counters.waits;
+      ++flight->waiters;
     }
     NPUBANK_RETURN_IF_ERROR(Await(*flight, name, cancelled));
   }
@@ -158,6 +165,7 @@ absl::StatusOr<Acquired> Flights::Acquire(Uid uid, const std::function<bool()>& 
 
 absl::Status Flights::Await(Flight& flight, const std::string& name,
                             const std::function<bool()>& cancelled) const {
+  const Waiter waiter{flight};
   for (;;) {
     if (cancelled && cancelled()) {
       return absl::CancelledError(

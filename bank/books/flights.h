@@ -93,6 +93,8 @@ class Evaluation {
   const RecipePtr& recipe() const { return recipe_; }
   WayBack way_back() const;
   bool abandoned() const { return flight_->abandoned.load(std::memory_order_relaxed); }
+  // Others wait for it: whoever began it sees it through, also when he wants it no more himself.
+  bool awaited() const { return flight_->waiters.load(std::memory_order_relaxed) > 0; }
 
   // Detaches the recipe, then makes the tensor resident: who sees it resident sees no source bytes.
   // Takes what is published only when it is.
@@ -121,14 +123,16 @@ class Flights {
   // Leases what is resident of these, and tells what is not, all at one moment. NotFound as Acquire.
   absl::StatusOr<FoundTensors> Find(absl::Span<const Uid> uids) const;
   // A lease, or the duty to evaluate; waits while somebody else evaluates, and returns that
-  // evaluation's Status when it fails (when it was only cancelled, this caller takes over).
+  // evaluation's Status when it fails (when it was only cancelled, which happens to one that nobody
+  // waited for yet, this caller takes over).
   // NotFound for a uid that nobody registered or everybody released. Cancelled soon after
   // `cancelled` says so, if there is one: it is asked while waiting, without a lock.
   // FailedPrecondition for the thread that is evaluating the tensor itself.
   absl::StatusOr<Acquired> Acquire(Uid uid, const std::function<bool()>& cancelled) const;
 
  private:
-  // Ok when the flight was ended or cancelled: look again.
+  // Of one that counts this caller among its waiters, until it returns. Ok when the flight was ended or
+  // cancelled: look again.
   absl::Status Await(Flight& flight, const std::string& name,
                      const std::function<bool()>& cancelled) const;
 

@@ -190,8 +190,9 @@ absl::Status Loader::MakeResident(Uid uid, Lease& lease, const AdmittedLoad& loa
 absl::StatusOr<Lease> Loader::Run(Evaluation& evaluation, const AdmittedLoad& load,
                                   const Cancelled& cancelled) const {
   const auto start = std::chrono::steady_clock::now();
-  absl::StatusOr<Loaded> loaded =
-      Load(evaluation, load, [&] { return evaluation.abandoned() || (cancelled && cancelled()); });
+  absl::StatusOr<Loaded> loaded = Load(evaluation, load, [&] {
+    return evaluation.abandoned() || (cancelled && cancelled() && !evaluation.awaited());
+  });
   if (!loaded.ok()) {
     const absl::Status status =
         Annotate(loaded.status(), absl::StrCat("tensor '", evaluation.name(), "'"));

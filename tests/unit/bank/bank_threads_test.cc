@@ -176,17 +176,24 @@ TEST_F(BankThreadsTest, AnOwnerDroppedWhileItLoadsGetsCancelledAndLeavesNothing)
   EXPECT_EQ(memory_->Usage().live_allocations, 0u);
 }
 
-TEST_F(BankThreadsTest, WhoWaitsTakesOverWhenTheEvaluationIsOnlyCancelled) {
+// Of several pieces, so that there is something left to cancel after the first.
+constexpr int64_t kManyPieces = 1 << 20;
+
+TEST_F(BankThreadsTest, WhatOthersWaitForGoesOnWhenItsOwnLoadIsCancelled) {
   Gate gate;
-  const auto source = ScriptedSource::Make("weights", CountingFloats(kElements));
-  source->on_read = [&] { gate.Pass(); };
+  const auto source = ScriptedSource::Make("weights", CountingFloats(2 * kManyPieces));
+  const std::vector<LazyTensor> tensors = VectorsOver(source, kManyPieces);
   const Owner prefill = bank_->AddOwner("prefill");
-  const Uid uid = bank_->Register(prefill, VectorsOver(source, kElements)[0], "wq").value().uid;
+  const Uid alone = bank_->Register(prefill, tensors[0], "alone").value().uid;
+  ASSERT_TRUE(bank_->Get(alone).ok());
+  const uint64_t reads = source->reads();
+  ASSERT_GT(reads, 1u);
+  const Uid uid = bank_->Register(prefill, tensors[1], "wq").value().uid;
+  source->on_read = [&] { gate.Pass(); };
   std::atomic<bool> stop{false};
   LoadOptions options;
   options.cancelled = [&] { return stop.load(); };
-  absl::Status first;
-  std::thread evaluates([&] { first = bank_->EvaluateAndAllocate(prefill, options); });
+  std::thread evaluates([&] { (void)bank_->EvaluateAndAllocate(prefill, options); });
   gate.AwaitArrival();
   absl::Status second;
   std::thread waits([&] { second = bank_->Get(uid).status(); });
@@ -196,8 +203,33 @@ TEST_F(BankThreadsTest, WhoWaitsTakesOverWhenTheEvaluationIsOnlyCancelled) {
   evaluates.join();
   waits.join();
   EXPECT_TRUE(second.ok()) << second;
-  // The read may have been the last step before the end: then there was nothing left to cancel.
-  EXPECT_TRUE(first.ok() || absl::IsCancelled(first)) << first;
+  EXPECT_EQ(source->reads(), 2 * reads) << "it was made once";
+}
+
+TEST_F(BankThreadsTest, WhatNobodyElseWaitsForIsCancelledWithItsLoad) {
+  Gate gate;
+  const auto source = ScriptedSource::Make("weights", CountingFloats(kManyPieces));
+  source->on_read = [&] { gate.Pass(); };
+  const Owner prefill = bank_->AddOwner("prefill");
+  const Owner kvcache = bank_->AddOwner("kvcache");
+  const LazyTensor tensor = VectorsOver(source, kManyPieces)[0];
+  ASSERT_TRUE(bank_->Register(prefill, tensor, "wq").ok());
+  ASSERT_TRUE(bank_->Register(kvcache, VectorsOver(source, kManyPieces)[0], "wq").ok());
+  std::atomic<bool> stop{false};
+  LoadOptions options;
+  options.cancelled = [&] { return stop.load(); };
+  absl::Status first, second;
+  std::thread evaluates([&] { first = bank_->EvaluateAndAllocate(prefill, options); });
+  gate.AwaitArrival();
+  std::thread waits([&] { second = bank_->EvaluateAndAllocate(kvcache, options); });
+  AwaitWaits(1);
+  stop = true;
+  waits.join();  // it waits no more, and is no reason to go on
+  gate.Open();
+  evaluates.join();
+  EXPECT_TRUE(absl::IsCancelled(second)) << second;
+  EXPECT_TRUE(absl::IsCancelled(first)) << first;
+  EXPECT_EQ(memory_->Usage().live_allocations, 0u);
 }
 
 TEST_F(BankThreadsTest, ASnapshotIsOfOneMoment) {
