@@ -181,6 +181,11 @@ absl::Status Bank::Core::Load(absl::Span<const Owner* const> owners, const LoadO
   return status;
 }
 
+absl::Status Bank::Adopt(absl::Span<const AdoptedTensor> tensors,
+                         std::unique_ptr<DeviceAllocation> memory) {
+  return core_->loader.Adopt(*core_->registry, tensors, std::move(memory));
+}
+
 absl::StatusOr<Lease> Bank::Get(Uid uid) {
   NPUBANK_ASSIGN_OR_RETURN(AdmittedLoad load, core_->loader.Admit({uid}, "", {}));
   NPUBANK_RETURN_IF_ERROR(core_->loader.MakeResident(uid, load.leases.front(), load, {}));
@@ -230,8 +235,8 @@ bool Bank::Evict(uint64_t bytes) {
   return evicted;
 }
 
-uint64_t Bank::Trim() {
-  const uint64_t bytes = core_->departures.Trim();
+uint64_t Bank::Trim(std::chrono::steady_clock::duration idle_for) {
+  const uint64_t bytes = core_->departures.Trim(idle_for);
   core_->device->Trim();
   return bytes;
 }

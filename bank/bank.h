@@ -26,6 +26,7 @@
 #ifndef NPUBANK_BANK_BANK_H_
 #define NPUBANK_BANK_BANK_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,6 +36,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "npubank/bank/adopted_tensor.h"
 #include "npubank/bank/bank_options.h"
 #include "npubank/bank/books/results.h"
 #include "npubank/bank/device_memory.h"
@@ -97,6 +99,13 @@ class Bank : public std::enable_shared_from_this<Bank> {
   // that nobody registered or everybody released; else the errors of Load. Cost, for what is
   // resident: one hash look-up.
   absl::StatusOr<Lease> Get(Uid uid);
+  // Tensors that an earlier process made, all of them the bytes of `memory`, which is of this bank's
+  // device memory and written: from now on they are resident and nobody's, as what an owner left behind.
+  // Nothing is adopted when it fails: FailedPrecondition in a bank that keeps nothing unowned,
+  // InvalidArgument for no tensors, or bytes that are not theirs, AlreadyExists for one that is known,
+  // ResourceExhausted for more than the budget has left.
+  absl::Status Adopt(absl::Span<const AdoptedTensor> tensors,
+                     std::unique_ptr<DeviceAllocation> memory);
   // Copies [offset, offset + out.size()) of the tensor's device bytes to the host, as Get makes
   // them resident. OutOfRange beyond the end.
   absl::Status Read(Uid uid, uint64_t offset, absl::Span<std::byte> out);
@@ -122,8 +131,9 @@ class Bank : public std::enable_shared_from_this<Bank> {
   // nothing leaves, the budget stays as it was, and ResourceExhausted names the largest holders. A
   // larger one lets in who waits for room.
   absl::Status SetBudget(uint64_t bytes);
-  // Drops what nobody owns any more (keep_unowned); returns the device bytes given back.
-  uint64_t Trim();
+  // Drops what nobody has owned or leased for at least `idle_for` (keep_unowned); returns the device bytes
+  // given back.
+  uint64_t Trim(std::chrono::steady_clock::duration idle_for = {});
 
   // Counts, of one moment. Cost: a walk over all tensors.
   BankTotals Totals() const;

@@ -35,9 +35,11 @@ struct TensorSnapshot {
   std::string why_held;  // why source bytes are still held; empty when none are
   // Where the bytes on the device came from: "stored" (copied or imported as they are in the file),
   // "misaligned" (copied only because they do not lie where the device takes arguments), "transformed",
-  // "cache", "service" (the pages of a bank that serves several processes); empty when not resident.
+  // "cache", "service" (the pages of a bank that serves several processes), "adopted" (the memory of an
+  // earlier process); empty when not resident.
   std::string origin;
-  uint64_t stored_bytes = 0;  // of the stored tensors it was made of; 0 when they were not looked at
+  uint64_t stored_bytes =
+      0;  // of the stored tensors it was made of; 0 when they were not looked at
 };
 
 struct BankSnapshot {

@@ -1,6 +1,7 @@
 #include "npubank/bank/books/books.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -124,7 +125,10 @@ void Books::Settle(Entry& entry, Garbage& garbage) {
     entry.flight->abandoned.store(true, std::memory_order_relaxed);
     return;
   }
-  if (step.action == ResidencyAction::kReclaim && keep_unowned) return;
+  if (step.action == ResidencyAction::kReclaim && keep_unowned) {
+    entry.idle_since = std::chrono::steady_clock::now();
+    return;
+  }
   Forget(entry, garbage);
 }
 

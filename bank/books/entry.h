@@ -4,6 +4,7 @@
 #define NPUBANK_BANK_BOOKS_ENTRY_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "npubank/bank/adopted_tensor.h"
 #include "npubank/bank/books/residency.h"
 #include "npubank/bank/device_memory.h"
 #include "npubank/lazy_tensor/base/mutex.h"
@@ -63,13 +65,15 @@ struct Ownership {
 
 // Where a tensor's bytes on the device came from.
 enum class Origin : uint8_t {
-  kStored,       // copied or imported as they are in the checkpoint, or from a host copy
-  kMisaligned,   // copied as they are, only because they do not lie where the device wants arguments
+  kStored,      // copied or imported as they are in the checkpoint, or from a host copy
+  kMisaligned,  // copied as they are, only because they do not lie where the device wants arguments
   kTransformed,  // computed from the source
   kCache,        // computed by an earlier evaluation
   kService,      // the pages of another bank, which serves several processes (upstream.h)
+  kAdopted,  // computed by an earlier process, whose memory this one was handed (adopted_tensor.h)
 };
-absl::string_view OriginName(Origin origin);  // "stored", "misaligned", "transformed", "cache", "service"
+// "stored", "misaligned", "transformed", "cache", "service", "adopted"
+absl::string_view OriginName(Origin origin);
 
 struct Entry {
   explicit Entry(const LazyTensor& tensor)
@@ -79,6 +83,14 @@ struct Entry {
         type(tensor.type()),
         recipe(tensor.recipe()),
         handle(tensor) {}
+
+  explicit Entry(const AdoptedTensor& tensor)
+      : uid(Uid::Of(tensor.digest)),
+        digest(tensor.digest),
+        stamp(tensor.stamp),
+        type(tensor.type),
+        name(tensor.name),
+        origin(Origin::kAdopted) {}
 
   // These never change: no lock is needed to read them.
   const Uid uid;
@@ -106,6 +118,8 @@ struct Entry {
   Origin origin = Origin::kStored;
   uint64_t stored_bytes = 0;
   uint64_t last_used = 0;  // the books' clock at the last lease
+  // When nobody owned or leased it any more, for the last time.
+  std::chrono::steady_clock::time_point idle_since = std::chrono::steady_clock::now();
   // A way back after eviction: the bytes a sleeper kept, until it is on the device and an owner is
   // awake.
   HostCopy host_copy;

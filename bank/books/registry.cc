@@ -153,4 +153,33 @@ absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tenso
   return Registration{.uid = tensor.uid()};
 }
 
+absl::Status Registry::Adopt(absl::Span<const AdoptedTensor> tensors,
+                             std::shared_ptr<DeviceAllocation> memory,
+                             const std::optional<Digest>& content) {
+  std::vector<std::unique_ptr<Entry>> entries;
+  for (const AdoptedTensor& tensor : tensors) {
+    auto entry = std::make_unique<Entry>(tensor);
+    entry->description = "made by an earlier process";
+    entry->state = Residency::kResident;
+    entry->memory = memory;
+    entry->last_room = memory->reserved_bytes();
+    entry->content = content;
+    entries.push_back(std::move(entry));
+  }
+  MutexLock lock(books_->mutex);
+  for (const auto& entry : entries) {
+    const bool twice =
+        absl::c_count_if(entries, [&](const auto& of) { return of->uid == entry->uid; }) > 1;
+    if (!twice && books_->FindEntry(entry->uid) == nullptr) continue;
+    return absl::AlreadyExistsError(absl::StrCat("tensor '", entry->name, "' (uid ",
+                                                 entry->uid.ToHex(), ") is in the bank already"));
+  }
+  for (auto& entry : entries) {
+    entry->sequence = books_->next_sequence++;
+    books_->contents.Add(*entry);
+    books_->entries.emplace(entry->uid.value, std::move(entry));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace npubank

@@ -12,12 +12,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "npubank/bank/adopted_tensor.h"
 #include "npubank/bank/books/books.h"
 #include "npubank/bank/books/results.h"
 #include "npubank/bank/owner.h"
@@ -48,6 +52,10 @@ class Registry final : public Owner::Ledger {
   // `way_back` is this owner's; it may be empty. Contract: Bank::Register.
   absl::StatusOr<Registration> Register(uint64_t owner, LazyTensor tensor, absl::string_view name,
                                         Description way_back);
+  // All of them or none. Contract: Bank::Adopt.
+  absl::Status Adopt(absl::Span<const AdoptedTensor> tensors,
+                     std::shared_ptr<DeviceAllocation> memory,
+                     const std::optional<Digest>& content);
 
  private:
   // The tensor's entry, which is now the owner's as well; null when the tensor is not known.

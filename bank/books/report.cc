@@ -40,6 +40,8 @@ absl::string_view OriginName(Origin origin) {
       return "cache";
     case Origin::kService:
       return "service";
+    case Origin::kAdopted:
+      return "adopted";
   }
   return "unknown";
 }

@@ -19,6 +19,13 @@ struct Block {
   std::shared_ptr<DeviceAllocation> memory;
 };
 
+std::shared_ptr<DeviceAllocation> Hold(Admission::Room room,
+                                       std::shared_ptr<DeviceAllocation> memory) {
+  auto block = std::make_shared<Block>(Block{std::move(room), std::move(memory)});
+  DeviceAllocation* const allocation = block->memory.get();
+  return std::shared_ptr<DeviceAllocation>(std::move(block), allocation);
+}
+
 // The recipe of a tensor that is only described: the first that an owner's index still gives.
 absl::StatusOr<RecipePtr> Make(absl::Span<const Description> descriptions, const Digest& digest) {
   absl::Status last = absl::FailedPreconditionError(
@@ -138,8 +145,7 @@ absl::Status Loader::AwaitRoom(uint64_t bytes, const Admission::Answer& answer, 
 }
 
 // In the order in which Load tries.
-void Loader::Plan(const MissingTensor& tensor, const LeasedUpstream& upstream,
-                  Needs& needs) const {
+void Loader::Plan(const MissingTensor& tensor, const LeasedUpstream& upstream, Needs& needs) const {
   std::optional<ImportRange> range;
   const bool copied = tensor.recipe == nullptr && tensor.has_host_copy;
   const auto leased = copied ? upstream.end() : upstream.find(tensor.digest);
@@ -325,9 +331,7 @@ Loader::MemoryOr Loader::Place(uint64_t bytes, Admission::Pass& pass,
   NPUBANK_RETURN_IF_ERROR(memory.status());
   const uint64_t reserved = (*memory)->reserved_bytes();
   NPUBANK_RETURN_IF_ERROR(MakeRoom([&] { return pass.Grow(*room, reserved); }));
-  auto block = std::make_shared<Block>(Block{*std::move(room), *std::move(memory)});
-  DeviceAllocation* const allocation = block->memory.get();
-  return std::shared_ptr<DeviceAllocation>(std::move(block), allocation);
+  return Hold(*std::move(room), *std::move(memory));
 }
 
 absl::Status Loader::MakeRoom(absl::FunctionRef<uint64_t()> missing_bytes) const {
@@ -347,6 +351,29 @@ absl::Status Loader::MakeRoom(absl::FunctionRef<uint64_t()> missing_bytes) const
 absl::Status Loader::SetBudget(uint64_t bytes) const {
   return Annotate(MakeRoom([&] { return admission_->SetLimit(bytes); }),
                   absl::StrCat("a budget of ", bytes, " bytes"));
+}
+
+absl::Status Loader::Adopt(Registry& registry, absl::Span<const AdoptedTensor> tensors,
+                           std::unique_ptr<DeviceAllocation> memory) const {
+  if (!books_->keep_unowned) {
+    return absl::FailedPreconditionError("this bank keeps nothing that nobody owns");
+  }
+  const bool fits = memory != nullptr && std::all_of(tensors.begin(), tensors.end(), [&](auto& of) {
+                      return static_cast<uint64_t>(of.type.bytes()) == memory->bytes();
+                    });
+  if (tensors.empty() || !fits) {
+    return absl::InvalidArgumentError("adopting memory that is not these tensors'");
+  }
+  const uint64_t bytes = memory->reserved_bytes();
+  const Admission::Answer answer = admission_->Ask(bytes);
+  std::optional<Admission::Room> room;
+  if (answer.pass == nullptr || answer.pass->Take(bytes, room) > 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("tensor '", tensors[0].name, "' of ", bytes,
+                                                     " bytes does not fit into the budget of ",
+                                                     admission_->usage().limit, " any more"));
+  }
+  const std::optional<Digest> content = ContentOf(memory.get());
+  return registry.Adopt(tensors, Hold(*std::move(room), std::move(memory)), content);
 }
 
 // Sharing is a saving, not a need: when the device cannot be read back, the tensor keeps its own

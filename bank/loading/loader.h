@@ -24,11 +24,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "npubank/bank/adopted_tensor.h"
 #include "npubank/bank/bank_options.h"
 #include "npubank/bank/books/books.h"
 #include "npubank/bank/books/budget/admission.h"
 #include "npubank/bank/books/budget/departures.h"
 #include "npubank/bank/books/flights.h"
+#include "npubank/bank/books/registry.h"
 #include "npubank/bank/device_memory.h"
 #include "npubank/bank/files/cache_file.h"
 #include "npubank/bank/loading/evaluator.h"
@@ -45,7 +47,7 @@ struct AdmittedLoad {
   std::unique_ptr<Admission::Pass> pass;
   std::unique_ptr<ImportPlan> imports;  // or null
   LeasedUpstream upstream;
-  std::vector<Lease> leases;            // of what is resident already; empty ones of the rest
+  std::vector<Lease> leases;  // of what is resident already; empty ones of the rest
 };
 
 class Loader {
@@ -62,6 +64,9 @@ class Loader {
                             const Cancelled& cancelled) const;
   Admission::Usage budget() const { return admission_->usage(); }
   absl::Status SetBudget(uint64_t bytes) const;
+  // Contract: Bank::Adopt.
+  absl::Status Adopt(Registry& registry, absl::Span<const AdoptedTensor> tensors,
+                     std::unique_ptr<DeviceAllocation> memory) const;
 
  private:
   struct Loaded;

@@ -45,14 +45,18 @@ bool Departures::EvictFor(uint64_t bytes) const {
   return !victims.empty();
 }
 
-uint64_t Departures::Trim() const {
+uint64_t Departures::Trim(std::chrono::steady_clock::duration idle_for) const {
+  const auto latest = std::chrono::steady_clock::now() - idle_for;
+  const auto leaves = [latest](const Entry& entry) {
+    return entry.owners.empty() && entry.leases == 0 && entry.idle_since <= latest;
+  };
   Books::Garbage garbage(*books_);
   uint64_t bytes = 0;
   MutexLock lock(books_->mutex);
   for (const TensorGroup& group : GroupsOf(*books_)) {
-    if (group.unowned() && !group.leased()) bytes += group.bytes();
+    if (group.All(leaves)) bytes += group.bytes();
     for (Entry* entry : group.entries) {
-      if (entry->owners.empty() && entry->leases == 0) books_->Forget(*entry, garbage);
+      if (leaves(*entry)) books_->Forget(*entry, garbage);
     }
   }
   return bytes;
@@ -79,7 +83,7 @@ std::string Departures::LargestHolders() const {
       if (entry->memory == nullptr) continue;
       const char* why = entry->leases > 0       ? "leased"
                         : entry->owners.empty() ? "unowned"
-                        : entry->CanComeBack()   ? "idle"
+                        : entry->CanComeBack()  ? "idle"
                                                 : "cannot be brought back";
       holders.emplace_back(entry->memory->reserved_bytes(),
                            absl::StrCat("'", entry->name, "' ", entry->memory->reserved_bytes(),

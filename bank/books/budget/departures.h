@@ -14,6 +14,7 @@
 #ifndef NPUBANK_BANK_BOOKS_BUDGET_DEPARTURES_H_
 #define NPUBANK_BANK_BOOKS_BUDGET_DEPARTURES_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -34,8 +35,8 @@ class Departures {
   bool EvictFor(uint64_t bytes) const;
   // How many EvictFor could give back at most.
   uint64_t EvictableBytes() const;
-  // Drops what nobody owns; returns how many bytes went back.
-  uint64_t Trim() const;
+  // Drops what nobody has owned or leased for at least `idle_for`; returns how many bytes went back.
+  uint64_t Trim(std::chrono::steady_clock::duration idle_for) const;
 
   // How often something has left since the books were made.
   uint64_t count() const;
