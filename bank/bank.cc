@@ -28,6 +28,7 @@ class OwnedTensorPin final : public Lease::Pin {
   DeviceAllocation* memory() const override { return pin_->memory(); }
   const TensorType& type() const override { return pin_->type(); }
   Uid uid() const override { return pin_->uid(); }
+  const Digest& stamp() const override { return pin_->stamp(); }
 
  private:
   Owner owner_;

@@ -31,6 +31,7 @@ class Lease {
     virtual DeviceAllocation* memory() const = 0;  // null for a tensor of 0 bytes
     virtual const TensorType& type() const = 0;
     virtual Uid uid() const = 0;
+    virtual const Digest& stamp() const = 0;
   };
 
   Lease() = default;
@@ -41,6 +42,8 @@ class Lease {
   void* address() const { return memory() == nullptr ? nullptr : memory()->address(); }
   const TensorType& type() const { return pin_->type(); }
   Uid uid() const { return pin_->uid(); }
+  // Of the sources that the bytes were made from (LazyTensor::stamp).
+  const Digest& stamp() const { return pin_->stamp(); }
   uint64_t bytes() const { return static_cast<uint64_t>(type().bytes()); }
   // What the tensor costs on the device: rounded as the strategy says; shared with equal contents.
   uint64_t device_bytes() const { return memory() == nullptr ? 0 : memory()->reserved_bytes(); }

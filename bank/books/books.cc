@@ -15,9 +15,7 @@ namespace {
 class PinnedTensor final : public Lease::Pin {
  public:
   PinnedTensor(std::shared_ptr<Books> books, Entry* entry)
-      : books_(std::move(books)),
-        entry_(entry),
-        memory_(entry->memory.get()) {}
+      : books_(std::move(books)), entry_(entry), memory_(entry->memory.get()) {}
   ~PinnedTensor() override {
     Books::Garbage garbage(*books_);
     MutexLock lock(books_->mutex);
@@ -28,6 +26,7 @@ class PinnedTensor final : public Lease::Pin {
   DeviceAllocation* memory() const override { return memory_; }
   const TensorType& type() const override { return entry_->type; }
   Uid uid() const override { return entry_->uid; }
+  const Digest& stamp() const override { return entry_->stamp; }
 
  private:
   const std::shared_ptr<Books> books_;

@@ -28,6 +28,13 @@ std::string Tame(absl::string_view name) {
   return tame;
 }
 
+// An equal identity is not enough: a file may be changed and its times set back.
+absl::Status MadeOfAnother(absl::string_view name) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("tensor '", Tame(name), "' is here as it was made of this file before the file ",
+                   "was changed: it is not the same one any more"));
+}
+
 absl::Status DoNotFit(absl::string_view what, uint32_t theirs, uint32_t ours) {
   return absl::FailedPreconditionError(
       absl::StrCat("this daemon and its client do not fit together: the client has ", what, " ",
@@ -150,6 +157,7 @@ absl::StatusOr<Loaded> Desk::Grant(std::shared_ptr<Owner> owner,
     if (lease.file() == nullptr) {
       return absl::InvalidArgumentError("a tensor of no bytes, or one that is not shared memory");
     }
+    if (lease.stamp() != tensor.stamp()) return MadeOfAnother(brought.names[i]);
     NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<const Segment> segment,
                              memory_->SealedSegment(*lease.file()));
     const auto [place, is_new] =
