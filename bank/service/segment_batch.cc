@@ -13,6 +13,17 @@ absl::StatusOr<std::shared_ptr<SegmentBatch>> SegmentBatch::Create(absl::string_
   return std::shared_ptr<SegmentBatch>(new SegmentBatch(std::move(segment), most_bytes));
 }
 
+std::shared_ptr<SegmentBatch> SegmentBatch::Adopt(std::shared_ptr<Segment> segment,
+                                                  uint64_t tensors, uint64_t held) {
+  std::shared_ptr<SegmentBatch> batch(new SegmentBatch(std::move(segment), /*most_bytes=*/0));
+  MutexLock lock(batch->mutex_);
+  batch->held_ = held;
+  batch->tensors_ = tensors;
+  batch->closed_ = true;
+  batch->sealed_ = true;
+  return batch;
+}
+
 std::optional<uint64_t> SegmentBatch::Take(uint64_t bytes) {
   const uint64_t rounded = AlignUp(bytes, Segment::kPage);
   MutexLock lock(mutex_);

@@ -37,6 +37,10 @@ class SegmentBatch {
   // For at most so many bytes; a first tensor that is larger has it for itself.
   static absl::StatusOr<std::shared_ptr<SegmentBatch>> Create(absl::string_view name,
                                                               uint64_t most_bytes);
+  // Of a segment that an earlier process sealed, with so many tensors in it, one at least, which takes
+  // `held` bytes of memory.
+  static std::shared_ptr<SegmentBatch> Adopt(std::shared_ptr<Segment> segment, uint64_t tensors,
+                                             uint64_t held);
 
   std::optional<uint64_t> Take(uint64_t bytes);
   absl::Status Write(uint64_t offset, absl::Span<const std::byte> bytes) {
@@ -54,6 +58,10 @@ class SegmentBatch {
   Dropped Drop(uint64_t offset, uint64_t bytes);
 
   const std::shared_ptr<Segment>& segment() const { return segment_; }
+  uint64_t tensors() const {
+    MutexLock lock(mutex_);
+    return tensors_;
+  }
 
  private:
   SegmentBatch(std::shared_ptr<Segment> segment, uint64_t most_bytes)
@@ -63,7 +71,7 @@ class SegmentBatch {
 
   const std::shared_ptr<Segment> segment_;
   const uint64_t most_bytes_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar quiet_;
   uint64_t end_ ABSL_GUARDED_BY(mutex_) = 0;       // where the next place begins
   uint64_t held_ ABSL_GUARDED_BY(mutex_) = 0;      // of places that were not given back

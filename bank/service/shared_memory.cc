@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <new>
 #include <optional>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "npubank/bank/service/segment_batch.h"
 #include "npubank/lazy_tensor/base/align.h"
 #include "npubank/lazy_tensor/base/mutex.h"
+#include "npubank/lazy_tensor/base/range.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank::service {
@@ -30,6 +32,26 @@ struct Place {
   uint64_t offset = 0;
 };
 
+absl::Status CheckRanges(const Segment& segment, absl::Span<const SharedMemory::Range> ranges) {
+  std::map<uint64_t, uint64_t> ends;  // by where a range begins
+  uint64_t before = 0;
+  for (const SharedMemory::Range& range : ranges) {
+    const bool fits = range.bytes > 0 && range.offset % Segment::kPage == 0 &&
+                      RangeFits(range.offset, range.bytes, segment.sealed_bytes());
+    if (fits && ends.emplace(range.offset, range.offset + range.bytes).second) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", range.name, "' at [", range.offset, ", +", range.bytes, ") of '",
+                     segment.name(), "', which has ", segment.sealed_bytes(), " bytes"));
+  }
+  for (const auto& [begin, end] : ends) {
+    if (begin < std::exchange(before, end)) {
+      return absl::InvalidArgumentError(absl::StrCat("tensors of '", segment.name(), "' overlap"));
+    }
+  }
+  if (!ends.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("'", segment.name(), "' holds no tensor"));
+}
+
 }  // namespace
 
 // Shared by the memory and its allocations, so that the count is right whichever goes first.
@@ -37,10 +59,12 @@ struct SharedMemory::State {
   explicit State(Options o) : options(o) {}
 
   absl::Status Promise(uint64_t reserved, absl::string_view name);
+  absl::Status Adopt(const BatchPtr& batch, absl::Span<const Range> ranges, uint64_t held);
   uint64_t RoomToAskFor(uint64_t reserved) const;
   void ReturnPromise(uint64_t reserved);
   absl::StatusOr<Place> Take(uint64_t bytes, absl::string_view name);
   BatchPtr OpenBatch() const;
+  BatchPtr BatchOf(int descriptor) const;  // or null
   void Install(BatchPtr batch, uint64_t reserved, bool open);
   void Drop(Place place, uint64_t bytes);
   absl::Status Seal(SegmentBatch& batch);
@@ -61,6 +85,11 @@ class SharedMemory::Allocation final : public DeviceAllocation {
  public:
   Allocation(std::shared_ptr<State> state, uint64_t bytes, absl::string_view name)
       : state_(std::move(state)), bytes_(bytes), name_(name), address_(NextAddress(reserved())) {}
+  // Of a place that holds its bytes already, and is counted.
+  Allocation(std::shared_ptr<State> state, const Range& range, Place place)
+      : Allocation(std::move(state), range.bytes, range.name) {
+    Settle(std::move(place));
+  }
   ~Allocation() override {
     if (place_.has_value()) state_->Drop(*std::exchange(place_, std::nullopt), bytes_);
     state_->ReturnPromise(reserved());
@@ -132,16 +161,20 @@ class SharedMemory::Allocation final : public DeviceAllocation {
     const absl::Status status = write(place);
     const BatchPtr batch = place.batch;
     if (status.ok()) {
-      range_.descriptor = batch->segment()->descriptor();
-      range_.offset = place.offset;
-      range_.bytes = bytes_;
-      range_.page_aligned = true;
-      place_ = std::move(place);
+      Settle(std::move(place));
     } else {
       state_->Drop(std::move(place), bytes_);
     }
     batch->Written();
     return status;
+  }
+
+  void Settle(Place place) {
+    range_.descriptor = place.batch->segment()->descriptor();
+    range_.offset = place.offset;
+    range_.bytes = bytes_;
+    range_.page_aligned = true;
+    place_ = std::move(place);
   }
 
   const std::shared_ptr<State> state_;
@@ -198,6 +231,12 @@ BatchPtr SharedMemory::State::OpenBatch() const {
   return open;
 }
 
+BatchPtr SharedMemory::State::BatchOf(int descriptor) const {
+  MutexLock lock(mutex);
+  const auto found = batches.find(descriptor);
+  return found == batches.end() ? nullptr : found->second;
+}
+
 void SharedMemory::State::Install(BatchPtr batch, uint64_t reserved, bool is_open) {
   MutexLock lock(mutex);
   promised -= reserved;
@@ -231,6 +270,7 @@ void SharedMemory::State::Drop(Place place, uint64_t bytes) {
     batches.erase(place.batch->segment()->descriptor());
     if (open == place.batch) was_open = std::exchange(open, nullptr);
   }
+  if (dropped.last && options.gone) options.gone(*place.batch->segment());
   place.batch.reset();
   MutexLock lock(mutex);
   usage.held_bytes += AlignUp(bytes, Segment::kPage);
@@ -241,6 +281,23 @@ void SharedMemory::State::Drop(Place place, uint64_t bytes) {
 absl::Status SharedMemory::State::Seal(SegmentBatch& batch) {
   NPUBANK_ASSIGN_OR_RETURN(const bool now, batch.Seal());
   if (now && huge_pages != nullptr) huge_pages->Add(batch.segment());
+  return absl::OkStatus();
+}
+
+absl::Status SharedMemory::State::Adopt(const BatchPtr& batch, absl::Span<const Range> ranges,
+                                        uint64_t held) {
+  MutexLock lock(mutex);
+  if (held > options.capacity || usage.held_bytes > options.capacity - held) {
+    return absl::ResourceExhaustedError(absl::StrCat("'", batch->segment()->name(), "' of ", held,
+                                                     " bytes: ", usage.held_bytes, " of ",
+                                                     options.capacity, " are in use"));
+  }
+  usage.held_bytes += held;
+  for (const Range& range : ranges) usage.live_bytes += AlignUp(range.bytes, Segment::kPage);
+  usage.live_allocations += ranges.size();
+  usage.peak_bytes = std::max(usage.peak_bytes, usage.live_bytes);
+  usage.peak_held_bytes = std::max(usage.peak_held_bytes, usage.held_bytes);
+  batches[batch->segment()->descriptor()] = batch;
   return absl::OkStatus();
 }
 
@@ -298,12 +355,7 @@ absl::StatusOr<uint64_t> SharedMemory::DriverBytes() const {
 
 absl::StatusOr<std::shared_ptr<const Segment>> SharedMemory::SealedSegment(
     const FileRange& range) const {
-  BatchPtr batch;
-  {
-    MutexLock lock(state_->mutex);
-    const auto found = state_->batches.find(range.descriptor);
-    if (found != state_->batches.end()) batch = found->second;
-  }
+  const BatchPtr batch = state_->BatchOf(range.descriptor);
   if (batch == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("descriptor ", range.descriptor, " is no segment of this shared memory"));
@@ -312,8 +364,30 @@ absl::StatusOr<std::shared_ptr<const Segment>> SharedMemory::SealedSegment(
   return batch->segment();
 }
 
+absl::StatusOr<std::vector<std::unique_ptr<DeviceAllocation>>> SharedMemory::Adopt(
+    std::shared_ptr<Segment> segment, absl::Span<const Range> ranges) {
+  NPUBANK_RETURN_IF_ERROR(CheckRanges(*segment, ranges));
+  // Whatever lies between the tensors counts, but what was given back before it was sealed.
+  NPUBANK_ASSIGN_OR_RETURN(const uint64_t memory, segment->MemoryBytes());
+  const uint64_t held = std::min(memory, segment->sealed_bytes());
+  const BatchPtr batch = SegmentBatch::Adopt(std::move(segment), ranges.size(), held);
+  NPUBANK_RETURN_IF_ERROR(state_->Adopt(batch, ranges, held));
+  if (state_->huge_pages != nullptr) state_->huge_pages->Add(batch->segment());
+  std::vector<std::unique_ptr<DeviceAllocation>> allocations;
+  for (const Range& range : ranges) {
+    allocations.push_back(
+        std::make_unique<Allocation>(state_, range, Place{.batch = batch, .offset = range.offset}));
+  }
+  return allocations;
+}
+
 std::vector<std::shared_ptr<const Segment>> SharedMemory::Segments() const {
   return state_->Segments();
+}
+
+uint64_t SharedMemory::TensorsIn(const Segment& segment) const {
+  const BatchPtr batch = state_->BatchOf(segment.descriptor());
+  return batch == nullptr ? 0 : batch->tensors();
 }
 
 HugePages::Counts SharedMemory::huge_pages() const {

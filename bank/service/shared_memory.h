@@ -57,6 +57,14 @@ class SharedMemory final : public DeviceMemory {
     // How many bytes more the system gives before it kills (memory_limit.h); asked from any thread, for
     // each kUncheckedBytes that are allocated. None: nobody knows.
     std::function<uint64_t()> room = nullptr;
+    // A segment goes back to the system; told from any thread, which holds no lock.
+    std::function<void(const Segment& segment)> gone = nullptr;
+  };
+  // A tensor in a segment.
+  struct Range {
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+    std::string name;
   };
 
   // ResourceExhausted when there is no thread for huge pages.
@@ -76,8 +84,15 @@ class SharedMemory final : public DeviceMemory {
   // Where the bytes lie, for other processes; sealed now when it was not yet. `range` is what file()
   // of a live allocation, or of a lease of it, says. InvalidArgument for any other.
   absl::StatusOr<std::shared_ptr<const Segment>> SealedSegment(const FileRange& range) const;
+  // Takes over what an earlier process sealed (Segment::Adopt): an allocation for each range, all of which
+  // begin on a page, lie in the segment and do not overlap. The segment counts as a whole until the last of
+  // them goes. InvalidArgument for other ranges, and for none; ResourceExhausted beyond the capacity.
+  absl::StatusOr<std::vector<std::unique_ptr<DeviceAllocation>>> Adopt(
+      std::shared_ptr<Segment> segment, absl::Span<const Range> ranges);
   // All segments that hold memory now.
   std::vector<std::shared_ptr<const Segment>> Segments() const;
+  // How many tensors one of them has; 0 for any other.
+  uint64_t TensorsIn(const Segment& segment) const;
   HugePages::Counts huge_pages() const;
   // Returns when all pages that can be joined are.
   void FinishHugePages();

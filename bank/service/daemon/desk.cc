@@ -7,7 +7,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "npubank/bank/service/daemon/brought_recipes.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank::service {
@@ -141,18 +140,19 @@ absl::StatusOr<Loaded> Desk::LoadAndGrant(const Load& load, const LoadOptions& o
         bank_->Register(*owner, LazyTensor(brought.tensors[i]), Tame(brought.names[i])).status());
   }
   NPUBANK_ASSIGN_OR_RETURN(std::vector<Lease> leases, bank_->Load(*owner, options));
-  return Grant(std::move(owner), brought.tensors, std::move(leases));
+  return Grant(std::move(owner), brought, std::move(leases));
 }
 
-absl::StatusOr<Loaded> Desk::Grant(std::shared_ptr<Owner> owner,
-                                   absl::Span<const Description> tensors,
+absl::StatusOr<Loaded> Desk::Grant(std::shared_ptr<Owner> owner, const BroughtRecipes& brought,
                                    std::vector<Lease> leases) {
   std::map<uint64_t, Lease> by_uid;  // the bank gives each once, however often it is asked for
   for (Lease& lease : leases) by_uid.emplace(lease.uid().value, std::move(lease));
   Loaded loaded;
   std::map<uint64_t, uint32_t> places;  // in the answer, by segment
   std::map<uint64_t, Granted> grants;
-  for (const Description& tensor : tensors) {
+  std::vector<PublishedTensor> published;
+  for (size_t i = 0; i < brought.tensors.size(); ++i) {
+    const Description& tensor = brought.tensors[i];
     const Lease& lease = by_uid.at(Uid::Of(tensor.digest()).value);
     if (lease.file() == nullptr) {
       return absl::InvalidArgumentError("a tensor of no bytes, or one that is not shared memory");
@@ -173,9 +173,16 @@ absl::StatusOr<Loaded> Desk::Grant(std::shared_ptr<Owner> owner,
                               .stamp = tensor.stamp(),
                               .segment = place->second,
                               .offset = lease.file()->offset});
+    published.push_back({.segment = std::move(segment),
+                         .offset = lease.file()->offset,
+                         .tensor = {.digest = tensor.digest(),
+                                    .stamp = tensor.stamp(),
+                                    .type = lease.type(),
+                                    .name = Tame(brought.names[i])}});
   }
+  host_.Publish(published);
   MutexLock lock(mutex_);
-  if (leases_ + tensors.size() > kMostLeases) {
+  if (leases_ + brought.tensors.size() > kMostLeases) {
     return absl::ResourceExhaustedError(
         absl::StrCat("this client leases ", leases_, " tensors already, of at most ", kMostLeases));
   }
@@ -262,6 +269,7 @@ ClientState Desk::Describe() const {
   std::set<std::string> owners;
   for (const auto& [id, granted] : granted_) {
     ++state.leased_segments;
+    state.segments.push_back(id);
     state.leased_bytes += granted.segment->sealed_bytes();
     for (const auto& owner : granted.owners) owners.insert(owner->name());
   }

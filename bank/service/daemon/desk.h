@@ -27,6 +27,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "npubank/bank/bank.h"
+#include "npubank/bank/service/daemon/brought_recipes.h"
+#include "npubank/bank/service/daemon/kept_segments.h"
 #include "npubank/bank/service/daemon/source_proof.h"
 #include "npubank/bank/service/segment.h"
 #include "npubank/bank/service/shared_memory.h"
@@ -54,6 +56,8 @@ class Desk {
     virtual ~Host() = default;
     virtual State Describe() = 0;
     virtual absl::Status SetBudget(uint64_t bytes) = 0;
+    // Before any of it is handed to a client; returns when it may be.
+    virtual void Publish(absl::Span<const PublishedTensor>) {}
   };
   struct Answer {
     Message message;
@@ -90,7 +94,7 @@ class Desk {
   AnswerOr HandleState();
   AnswerOr HandleSetBudget(const SetBudget& set);
   absl::StatusOr<Loaded> LoadAndGrant(const Load& load, const LoadOptions& options);
-  absl::StatusOr<Loaded> Grant(std::shared_ptr<Owner> owner, absl::Span<const Description> tensors,
+  absl::StatusOr<Loaded> Grant(std::shared_ptr<Owner> owner, const BroughtRecipes& brought,
                                std::vector<Lease> leases);
   // Of the last answer's segments, from `first` on, as many as a message takes.
   absl::StatusOr<std::vector<FileDescriptor>> DescriptorsFrom(size_t first);

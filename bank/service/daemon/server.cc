@@ -35,14 +35,14 @@ Server::Server(FileDescriptor listener, std::shared_ptr<Bank> bank,
     : listener_(std::move(listener)),
       bank_(std::move(bank)),
       memory_(std::move(memory)),
-      options_(options) {}
+      options_(std::move(options)) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(FileDescriptor listener,
                                                       std::shared_ptr<Bank> bank,
                                                       std::shared_ptr<SharedMemory> memory,
                                                       Options options) {
   std::unique_ptr<Server> server(
-      new Server(std::move(listener), std::move(bank), std::move(memory), options));
+      new Server(std::move(listener), std::move(bank), std::move(memory), std::move(options)));
   server->wake_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!server->wake_.is_open()) return SystemError(errno, "cannot make", "an eventfd");
   NPUBANK_ASSIGN_OR_RETURN(server->thread_, StartThread([self = server.get()] { self->Run(); }));
@@ -88,7 +88,7 @@ void Server::Run() {
     // gives them back.
     if (!accepts) accepts = listener_.is_open();
     if (accepts && (ends[1].revents & POLLIN) != 0) accepts = AcceptOne();
-    TrimWhenIdle();
+    TrimByAge();
   }
 }
 
@@ -129,10 +129,8 @@ void Server::DropDone() {
   if (!connections_.empty() || !done.empty()) idle_since_ = std::chrono::steady_clock::now();
 }
 
-void Server::TrimWhenIdle() {
-  const bool idle = options_.idle_age.count() > 0 && idle_for() >= options_.idle_age;
-  if (idle && !std::exchange(trimmed_, true)) bank_->Trim();
-  if (!idle) trimmed_ = false;
+void Server::TrimByAge() const {
+  if (options_.idle_age.count() > 0) bank_->Trim(options_.idle_age);
 }
 
 size_t Server::clients() const {
@@ -169,7 +167,26 @@ State Server::Describe() {
   state.memory_bytes = memory_->DriverBytes().value_or(0);
   state.pid = static_cast<uint32_t>(getpid());
   state.audit = bank_->Audit().discrepancies;
+  for (const auto& segment : memory_->Segments()) {
+    const bool kept = options_.kept != nullptr && options_.kept->Has(*segment);
+    state.segments.push_back({.number = segment->id(),
+                              .name = segment->name(),
+                              .bytes = segment->sealed_bytes(),
+                              .memory_bytes = segment->MemoryBytes().value_or(0),
+                              .tensors = memory_->TensorsIn(*segment),
+                              .kept = kept});
+  }
+  std::sort(state.segments.begin(), state.segments.end(),
+            [](const SegmentState& a, const SegmentState& b) { return a.number < b.number; });
+  if (options_.kept != nullptr) {
+    state.adopted = options_.kept->adopted();
+    state.kept_problems = options_.kept->problems();
+  }
   return state;
+}
+
+void Server::Publish(absl::Span<const PublishedTensor> tensors) {
+  if (options_.kept != nullptr) options_.kept->Keep(tensors);
 }
 
 absl::Status Server::SetBudget(uint64_t bytes) { return bank_->SetBudget(bytes); }

@@ -10,8 +10,7 @@
 // kMostClients are there, nobody is accepted until somebody has gone; who waits, waits in the
 // socket's queue.
 //
-// What nobody has wanted for `idle_age` leaves: looked at when the last client goes, and no client
-// has come since for that long.
+// What nobody has wanted for `idle_age` leaves within a second.
 // Ownership: keeps bank and memory. Threads: every method, from any. Errors: of the system.
 #ifndef NPUBANK_BANK_SERVICE_DAEMON_SERVER_H_
 #define NPUBANK_BANK_SERVICE_DAEMON_SERVER_H_
@@ -26,6 +25,7 @@
 #include "npubank/bank/bank.h"
 #include "npubank/bank/service/daemon/connection.h"
 #include "npubank/bank/service/daemon/desk.h"
+#include "npubank/bank/service/daemon/kept_segments.h"
 #include "npubank/bank/service/shared_memory.h"
 #include "npubank/bank/service/wire/channel.h"
 #include "npubank/lazy_tensor/base/files/file_descriptor.h"
@@ -38,8 +38,10 @@ class Server final : public Desk::Host {
   static constexpr size_t kMostClients = 256;
 
   struct Options {
-    // 0: what nobody wants stays until its room is needed.
+    // What nobody has wanted for so long leaves; 0: it stays until its room is needed.
     std::chrono::milliseconds idle_age{0};
+    // What keeps for the next daemon what is handed out; null: nobody.
+    std::shared_ptr<KeptSegments> kept = nullptr;
   };
 
   // `listener`: a listening socket of type SOCK_SEQPACKET; invalid for none, when clients come by Add.
@@ -54,6 +56,7 @@ class Server final : public Desk::Host {
   // All that bank-inspect shows.
   State Describe() override;
   absl::Status SetBudget(uint64_t bytes) override;
+  void Publish(absl::Span<const PublishedTensor> tensors) override;
   // How many clients there are, and since when there have been none.
   size_t clients() const;
   std::chrono::milliseconds idle_for() const;
@@ -65,7 +68,7 @@ class Server final : public Desk::Host {
   // False when it has to wait for somebody to go.
   bool AcceptOne();
   void DropDone();
-  void TrimWhenIdle();
+  void TrimByAge() const;
   void Wake();
 
   const FileDescriptor listener_;
@@ -78,7 +81,6 @@ class Server final : public Desk::Host {
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::chrono::steady_clock::time_point idle_since_ ABSL_GUARDED_BY(mutex_) =
       std::chrono::steady_clock::now();
-  bool trimmed_ = false;  // of the accepting thread
   std::thread thread_;
 };
 

@@ -94,14 +94,21 @@ Offset Encoder::operator()(const State& state) const {
     clients.push_back(fbs::CreateClientState(
         out, client.pid, client.uid, out.CreateString(client.program), client.sources,
         out.CreateVectorOfStrings(client.owners), client.leased_segments, client.leased_bytes,
-        out.CreateString(client.loading)));
+        out.CreateString(client.loading), out.CreateVector(client.segments)));
+  }
+  std::vector<flatbuffers::Offset<fbs::SegmentState>> segments;
+  for (const SegmentState& segment : state.segments) {
+    segments.push_back(fbs::CreateSegmentState(out, segment.number, out.CreateString(segment.name),
+                                               segment.bytes, segment.memory_bytes, segment.tensors,
+                                               segment.kept));
   }
   const auto snapshot = out.CreateVector(reinterpret_cast<const uint8_t*>(state.snapshot.data()),
                                          state.snapshot.size());
   return fbs::CreateState(out, snapshot, out.CreateVector(clients), state.evaluations,
                           state.transformations, state.evictions, state.cache_hits, state.waits,
                           state.budget, state.budget_used, state.memory_bytes, state.pid,
-                          out.CreateVectorOfStrings(state.audit))
+                          out.CreateVectorOfStrings(state.audit), out.CreateVector(segments),
+                          state.adopted, out.CreateVectorOfStrings(state.kept_problems))
       .Union();
 }
 
@@ -265,6 +272,7 @@ absl::StatusOr<Message> Reader::operator()(const fbs::State& from) {
     client.leased_segments = of.leased_segments();
     client.leased_bytes = of.leased_bytes();
     NPUBANK_RETURN_IF_ERROR(Text(of.loading(), client.loading));
+    NPUBANK_RETURN_IF_ERROR(Numbers(of.segments(), kMostTensors, client.segments));
   }
   state.evaluations = from.evaluations();
   state.transformations = from.transformations();
@@ -276,6 +284,19 @@ absl::StatusOr<Message> Reader::operator()(const fbs::State& from) {
   state.memory_bytes = from.memory_bytes();
   state.pid = from.pid();
   NPUBANK_RETURN_IF_ERROR(ReadTexts(from.audit(), kMostTensors, state.audit));
+  NPUBANK_RETURN_IF_ERROR(Bound(SizeOf(from.segments()), kMostTensors, "segments"));
+  for (uint32_t i = 0; i < SizeOf(from.segments()); ++i) {
+    const fbs::SegmentState& of = *from.segments()->Get(i);
+    SegmentState& segment = state.segments.emplace_back();
+    segment.number = of.number();
+    NPUBANK_RETURN_IF_ERROR(Text(of.name(), segment.name));
+    segment.bytes = of.bytes();
+    segment.memory_bytes = of.memory_bytes();
+    segment.tensors = of.tensors();
+    segment.kept = of.kept();
+  }
+  state.adopted = from.adopted();
+  NPUBANK_RETURN_IF_ERROR(ReadTexts(from.kept_problems(), kMostTensors, state.kept_problems));
   return state;
 }
 

@@ -129,6 +129,17 @@ struct ClientState {
   uint64_t leased_segments = 0;
   uint64_t leased_bytes = 0;
   std::string loading;  // what its load waits for or evaluates; empty: no load is under way
+  std::vector<uint64_t> segments;  // that it leases, by number
+};
+
+// A segment of the daemon's memory.
+struct SegmentState {
+  uint64_t number = 0;
+  std::string name;
+  uint64_t bytes = 0;         // its length; 0 while it is filled
+  uint64_t memory_bytes = 0;  // what it takes of the machine
+  uint64_t tensors = 0;
+  bool kept = false;  // by the service manager, for the next daemon
 };
 
 struct State {
@@ -144,6 +155,9 @@ struct State {
   uint64_t memory_bytes = 0;  // what the shared memory takes of the machine
   uint32_t pid = 0;
   std::vector<std::string> audit;  // discrepancies, a line each
+  std::vector<SegmentState> segments;
+  uint64_t adopted = 0;                    // tensors, from an earlier daemon
+  std::vector<std::string> kept_problems;  // why something is not kept for the next one
 };
 
 struct SetBudget {

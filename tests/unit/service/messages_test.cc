@@ -20,10 +20,15 @@ std::vector<Message> OneOfEach() {
                     .owners = {"a", "b"},
                     .leased_segments = 4,
                     .leased_bytes = 5,
-                    .loading = "c"}};
+                    .loading = "c",
+                    .segments = {8, 9}}};
   state.evaluations = 6;
   state.memory_bytes = 7;
   state.audit = {"x"};
+  state.segments = {
+      {.number = 8, .name = "wq", .bytes = 4096, .memory_bytes = 8192, .tensors = 2, .kept = true}};
+  state.adopted = 10;
+  state.kept_problems = {"y", "z"};
   return {Hello{.program = "test"},
           Failed{absl::NotFoundError("not there")},
           OpenSources{{"a", "b"}},
