@@ -29,7 +29,7 @@ if(NPUBANK_TESTING)
   install(EXPORT npubank-testing-targets NAMESPACE npubank:: DESTINATION ${package_folder} COMPONENT dev)
 endif()
 if(NPUBANK_TOOLS)
-  install(TARGETS bank-run npubankd bank-inspect bank-export make-checkpoint RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+  install(TARGETS bank-run npubankd npubank-keeper bank-inspect bank-export make-checkpoint RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
   install(TARGETS ze_software_npu LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/npubank COMPONENT tools)
 endif()
 

@@ -4,8 +4,10 @@
 //   npubankd                                          # where bank-run --service auto looks
 //   npubankd --socket DIR/socket --budget 8000000000 --cache weights.cache
 //   npubankd --idle-exit 600                          # ends when nobody has used it for ten minutes
+//   npubankd --set-budget 4000000000                  # of the one that runs; what is idle leaves
 //
-// Started by systemd (tools/systemd), it serves the socket that it is given, and says when it is ready.
+// Started by systemd (tools/systemd), or by npubank-keeper where there is none, it serves the socket that it
+// is given, says when it is ready, and has what its clients were given kept for the daemon after it.
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -27,6 +29,8 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/bank.h"
 #include "npubank/bank/files/cache_file.h"
+#include "npubank/bank/service/client/bank_client.h"
+#include "npubank/bank/service/daemon/kept_segments.h"
 #include "npubank/bank/service/daemon/server.h"
 #include "npubank/bank/service/daemon/service_socket.h"
 #include "npubank/bank/service/memory_limit.h"
@@ -45,11 +49,12 @@ ABSL_FLAG(uint64_t, budget, 0,
           "bytes that weights may take; 0: three quarters of the machine's memory; at most what "
           "this process's control group has room for");
 ABSL_FLAG(std::string, cache, "", "file that keeps transformed weights for the next start");
-ABSL_FLAG(
-    int64_t, idle_age, 0,
-    "seconds after the last client has gone, when what nobody wants leaves; 0: when its room is "
-    "needed");
+ABSL_FLAG(int64_t, idle_age, 0,
+          "seconds after which what nobody has wanted leaves; 0: when its room is needed");
 ABSL_FLAG(int64_t, idle_exit, 0, "seconds without a client after which it ends; 0: never");
+ABSL_FLAG(uint64_t, set_budget, 0,
+          "bytes that weights of the daemon that runs may take from now on; then it ends, and that "
+          "one goes on");
 ABSL_FLAG(int, workers, -1, "threads that evaluate weights; 0: inline; -1: one per core");
 
 namespace npubank {
@@ -63,6 +68,7 @@ ProgramHelp Help() {
           .groups = {
               {"Where it is", {{"socket", "PATH"}}},
               {"What it keeps", {{"budget", "BYTES"}, {"cache", "FILE"}, {"idle_age", "SECONDS"}}},
+              {"One that runs already", {{"set_budget", "BYTES"}}},
               {"How it runs", {{"workers", "N"}, {"idle_exit", "SECONDS"}}}}};
 }
 
@@ -127,8 +133,7 @@ struct Door {
   std::string where;
 };
 
-absl::StatusOr<Door> OpenDoor() {
-  NPUBANK_ASSIGN_OR_RETURN(FileDescriptor given, ServiceManager::TakeListener());
+absl::StatusOr<Door> OpenDoor(FileDescriptor given) {
   if (given.is_open()) {
     return Door{
         .own = nullptr, .listener = std::move(given), .where = "its service manager's socket"};
@@ -139,42 +144,80 @@ absl::StatusOr<Door> OpenDoor() {
   return Door{.own = std::move(own), .listener = std::move(listener), .where = std::move(path)};
 }
 
-absl::Status Run() {
-  Harden();
-  NPUBANK_ASSIGN_OR_RETURN(const FileDescriptor signals, EndSignals());
-  NPUBANK_ASSIGN_OR_RETURN(Door door, OpenDoor());
+// The daemon's bank, and the memory that it evaluates into.
+struct Weights {
+  uint64_t budget = 0;
+  std::shared_ptr<service::KeptSegments> kept;  // null: nobody keeps anything for the next daemon
+  std::shared_ptr<service::SharedMemory> memory;
+  std::shared_ptr<CacheFile> cache;  // or null
+  std::shared_ptr<Bank> bank;
+};
+
+absl::StatusOr<Weights> MakeWeights() {
+  Weights made;
+  if (auto store = ServiceManager::Store()) {
+    made.kept = std::make_shared<service::KeptSegments>(std::move(store));
+  }
   const service::MemoryLimit limit = service::MemoryLimit::Find();
-  const uint64_t budget = limit.Within(Budget());
-  NPUBANK_ASSIGN_OR_RETURN(
-      const auto memory,
-      service::SharedMemory::Create({.capacity = Budget(), .huge_pages = true, .room = [limit] {
-                                       return limit.Within(service::MemoryLimit::kNone);
-                                     }}));
+  made.budget = limit.Within(Budget());
+  service::SharedMemory::Options memory{.capacity = Budget(), .huge_pages = true};
+  memory.room = [limit] { return limit.Within(service::MemoryLimit::kNone); };
+  if (made.kept != nullptr) {
+    memory.gone = [kept = made.kept](const service::Segment& segment) { kept->Forget(segment); };
+  }
+  NPUBANK_ASSIGN_OR_RETURN(made.memory, service::SharedMemory::Create(std::move(memory)));
+  made.cache = OpenCache();
   BankOptions options;
   const int workers = absl::GetFlag(FLAGS_workers);
   const int threads = workers < 0 ? static_cast<int>(std::thread::hardware_concurrency()) : workers;
   if (threads > 0) options.workers = std::make_shared<ThreadWorkers>(threads);
-  options.budget_bytes = budget;
+  options.budget_bytes = made.budget;
   options.keep_unowned = true;  // whoever comes next finds it
-  options.cache = OpenCache();
-  const std::shared_ptr<Bank> bank = Bank::Create(memory, options);
+  options.cache = made.cache;
+  made.bank = Bank::Create(made.memory, options);
+  return made;
+}
+
+absl::Status Run() {
+  Harden();
+  NPUBANK_ASSIGN_OR_RETURN(const FileDescriptor signals, EndSignals());
+  NPUBANK_ASSIGN_OR_RETURN(ServiceManager::Handed handed, ServiceManager::Take());
+  NPUBANK_ASSIGN_OR_RETURN(Door door, OpenDoor(std::move(handed.listener)));
+  NPUBANK_ASSIGN_OR_RETURN(const Weights weights, MakeWeights());
+  if (weights.kept != nullptr) {
+    weights.kept->TakeBack(std::move(handed.kept), *weights.memory, *weights.bank);
+  }
   NPUBANK_ASSIGN_OR_RETURN(
       auto server,
       service::Server::Start(
-          std::move(door.listener), bank, memory,
-          {.idle_age = std::chrono::seconds(std::max<int64_t>(absl::GetFlag(FLAGS_idle_age), 0))}));
+          std::move(door.listener), weights.bank, weights.memory,
+          {.idle_age = std::chrono::seconds(std::max<int64_t>(absl::GetFlag(FLAGS_idle_age), 0)),
+           .kept = weights.kept}));
   const std::string listening =
-      absl::StrCat("listening at ", door.where, ", for ", budget, " bytes of weights");
+      absl::StrCat("listening at ", door.where, ", for ", weights.budget, " bytes of weights");
   std::fprintf(stderr, "npubankd: %s\n", listening.c_str());
   ServiceManager::Say(absl::StrCat("READY=1\nSTATUS=", listening));
   AwaitEnd(signals, *server);
   ServiceManager::Say("STOPPING=1");
+  // A restart that was asked for finds all of it; after a stop the manager lets it go.
+  if (weights.kept != nullptr) weights.kept->Rest();
   server.reset();
-  return options.cache == nullptr ? absl::OkStatus() : options.cache->Save();
+  return weights.cache == nullptr ? absl::OkStatus() : weights.cache->Save();
+}
+
+absl::Status SetBudgetOfRunning(uint64_t bytes) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::string path, SocketPath());
+  NPUBANK_ASSIGN_OR_RETURN(const auto client, service::BankClient::Connect(path));
+  return client->SetBudget(bytes);
 }
 
 absl::Status ParseAndRun(int argc, char** argv) {
   NPUBANK_RETURN_IF_ERROR(RefuseArguments(ParseFlags(Help(), argc, argv)));
+  if (const uint64_t bytes = absl::GetFlag(FLAGS_set_budget); bytes > 0) {
+    NPUBANK_RETURN_IF_ERROR(RefuseFlags({"budget", "cache", "idle_age", "idle_exit", "workers"},
+                                        "is not for --set-budget, which starts nothing"));
+    return SetBudgetOfRunning(bytes);
+  }
   return Run();
 }
 

@@ -3,7 +3,7 @@
 //   const uint64_t seed = PrintedSeed();
 //   for (int round = 0; round < Repetitions(1000); ++round) Try(seed + round);
 //
-// The quick suite runs a tenth of the repetitions; `tests/run full`, which sets NPUBANK_FULL=1, runs all of
+// The quick suite runs a tenth of the repetitions, or as many as `quick` says; `tests/run full`, which sets NPUBANK_FULL=1, runs all of
 // them. A seed is new in each run and printed as NPUBANK_SEED=n: set that to see the same run again.
 #ifndef NPUBANK_TESTS_SUPPORT_REPETITIONS_H_
 #define NPUBANK_TESTS_SUPPORT_REPETITIONS_H_
@@ -18,11 +18,12 @@
 
 namespace npubank {
 
-inline int Repetitions(int all) {
+inline int Repetitions(int all, int quick) {
   const char* const full = std::getenv("NPUBANK_FULL");
   const bool runs_all = full != nullptr && std::strcmp(full, "1") == 0;
-  return runs_all ? all : std::max(1, all / 10);
+  return runs_all ? all : quick;
 }
+inline int Repetitions(int all) { return Repetitions(all, std::max(1, all / 10)); }
 
 // Printed at once, so that a run that crashes has said it too.
 inline uint64_t PrintedSeed() {

@@ -120,8 +120,14 @@ std::string BankClient::name() const {
 absl::StatusOr<std::shared_ptr<ClientLink>> BankClient::GetLink(bool* is_new) {
   *is_new = false;
   if (link_ != nullptr && (!link_->lost() || path_.empty())) return link_;
-  NPUBANK_ASSIGN_OR_RETURN(Channel channel, Channel::Connect(path_));
-  absl::StatusOr<std::shared_ptr<ClientLink>> link = ClientLink::Greet(std::move(channel));
+  // One that dies while it greets may have been started again by the time that we know.
+  constexpr int kMostTries = 3;
+  absl::StatusOr<std::shared_ptr<ClientLink>> link;
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    NPUBANK_ASSIGN_OR_RETURN(Channel channel, Channel::Connect(path_));
+    link = ClientLink::Greet(std::move(channel));
+    if (!absl::IsUnavailable(link.status())) break;
+  }
   if (!link.ok()) return Annotate(link.status(), name());
   *is_new = true;
   link_ = *std::move(link);

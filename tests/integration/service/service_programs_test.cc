@@ -1,127 +1,26 @@
 // npubankd and bank-run as programs: one copy of the weights for all of them, and what happens when one is
 // killed.
-#include <fcntl.h>
+#include "npubank/tests/integration/service/service_programs.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
-#include <functional>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "npubank/bank/service/client/bank_client.h"
-#include "npubank/tests/support/program.h"
 #include "npubank/tests/support/repetitions.h"
-#include "npubank/tests/support/stories_model.h"
-#include "npubank/tests/support/temporary_folder.h"
-
-extern char** environ;
 
 namespace npubank {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using Json = nlohmann::json;
-
-bool Eventually(const std::function<bool()>& holds) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
-}
-
-// A program that goes on while the test does something else; killed at the end if it still runs.
-class RunningProgram {
- public:
-  explicit RunningProgram(const std::vector<std::string>& arguments) {
-    std::vector<char*> argv;
-    for (const std::string& argument : arguments)
-      argv.push_back(const_cast<char*>(argument.c_str()));
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0) << argv[0];
-    posix_spawn_file_actions_destroy(&actions);
-  }
-  ~RunningProgram() {
-    if (pid_ > 0) End(SIGKILL);
-  }
-  // Its exit status; 128 + signal when a signal ended it.
-  int End(int signal) {
-    kill(pid_, signal);
-    int status = 0;
-    EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
-    pid_ = 0;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-
- private:
-  pid_t pid_ = 0;
-};
-
-class ServiceProgramsTest : public ::testing::Test {
- protected:
-  ServiceProgramsTest() { setenv("NPUBANK_NPU_IMPORT", "1", 1); }
-  ~ServiceProgramsTest() override { unsetenv("NPUBANK_NPU_IMPORT"); }
-
-  // `by`: a program that becomes it.
-  void StartDaemon(std::vector<std::string> by = {}) {
-    std::vector<std::string> arguments = std::move(by);
-    arguments.insert(arguments.end(), {NPUBANK_BIN "/npubankd", "--socket", socket_});
-    daemon_ = std::make_unique<RunningProgram>(arguments);
-    ASSERT_TRUE(Eventually([&] { return service::BankClient::Connect(socket_).ok(); }));
-  }
-  std::vector<std::string> BankRun(const std::string& service, int tokens = 20) const {
-    return {NPUBANK_BIN "/bank-run",
-            "--model",
-            StoriesFolder(),
-            "--weights",
-            "f16",
-            "--prompt-ids",
-            "1,403,407",
-            "--tokens",
-            absl::StrCat(tokens),
-            "--workers",
-            "1",
-            "--device",
-            "software",
-            "--ids",
-            "--report",
-            "json",
-            "--service",
-            service};
-  }
-  static Json Report(const ProgramResult& result) {
-    EXPECT_EQ(result.exit_status, 0) << result.error;
-    return Json::parse(result.out, nullptr, /*allow_exceptions=*/false);
-  }
-  service::State Daemon() const {
-    auto client = service::BankClient::Connect(socket_);
-    EXPECT_TRUE(client.ok()) << client.status();
-    auto state = (*client)->GetState();
-    EXPECT_TRUE(state.ok()) << state.status();
-    return *std::move(state);
-  }
-
-  TemporaryFolder folder_;
-  const std::string socket_ = folder_.File("service/socket");
-  std::unique_ptr<RunningProgram> daemon_;
-};
 
 TEST_F(ServiceProgramsTest, TheSecondProgramTransformsNothingAndSaysTheSame) {
   StartDaemon();
@@ -198,7 +97,7 @@ TEST_F(ServiceProgramsTest, ADaemonThatIsKilledAtAnyMomentCostsNobodyAToken) {
   const uint64_t seed = PrintedSeed();
   std::mt19937_64 random(seed);
   const Json alone = Report(RunProgram(BankRun("off")));
-  for (int round = 0; round < Repetitions(40); ++round) {
+  for (int round = 0; round < Repetitions(100, /*quick=*/4); ++round) {
     StartDaemon();
     std::thread killer([this, wait = random() % 150] {
       std::this_thread::sleep_for(std::chrono::milliseconds(wait));
@@ -215,12 +114,51 @@ TEST_F(ServiceProgramsTest, ADaemonThatIsKilledAtAnyMomentCostsNobodyAToken) {
   }
 }
 
+// Large enough that making it takes a while: an eighth of a second.
+TEST_F(ServiceProgramsTest, OfEightThatStartTogetherTheFirstMayBeKilledAndEachTensorIsMadeOnce) {
+  const uint64_t seed = PrintedSeed();
+  std::mt19937_64 random(seed);
+  const std::string model = folder_.File("model");
+  ASSERT_EQ(RunProgram({NPUBANK_BIN "/make-checkpoint", "--out", model, "--layers", "4", "--hidden",
+                        "512", "--heads", "8", "--intermediate", "2048", "--vocab", "1000",
+                        "--dtype", "f32"})
+                .exit_status,
+            0);
+  const Json alone = Report(RunProgram(BankRun("off", /*tokens=*/2, model)));
+  StartDaemon();
+  Report(RunProgram(BankRun(socket_, /*tokens=*/2, model)));
+  const uint64_t unique = Daemon().evaluations;
+  EXPECT_EQ(daemon_->End(SIGTERM), 0);
+  for (int round = 0; round < Repetitions(200, /*quick=*/2); ++round) {
+    SCOPED_TRACE(round);
+    StartDaemon();
+    RunningProgram first(BankRun(socket_, /*tokens=*/2, model));
+    std::vector<ProgramResult> results(7);
+    std::vector<std::thread> others;
+    for (ProgramResult& result : results) {
+      others.emplace_back([&] { result = RunProgram(BankRun(socket_, /*tokens=*/2, model)); });
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 300));
+    first.End(SIGKILL);
+    for (std::thread& other : others) other.join();
+    for (const ProgramResult& result : results) {
+      const Json report = Report(result);
+      EXPECT_EQ(report["ids"], alone["ids"]);
+      EXPECT_EQ(report["transformations"], 0);
+    }
+    const service::State state = Daemon();
+    EXPECT_EQ(state.evaluations, unique);
+    EXPECT_THAT(state.audit, IsEmpty());
+    EXPECT_EQ(daemon_->End(SIGTERM), 0);
+  }
+}
+
 TEST_F(ServiceProgramsTest, AClientThatIsKilledAtAnyMomentLeavesNothingAndDisturbsNobody) {
   const uint64_t seed = PrintedSeed();
   std::mt19937_64 random(seed);
   StartDaemon();
   const Json alone = Report(RunProgram(BankRun("off")));
-  for (int round = 0; round < Repetitions(60); ++round) {
+  for (int round = 0; round < Repetitions(300, /*quick=*/6); ++round) {
     RunningProgram victim(BankRun(socket_, 400));
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 120));
     victim.End(SIGKILL);
