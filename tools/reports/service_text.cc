@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "npubank/bank/files/snapshot.h"
@@ -19,6 +21,7 @@ namespace npubank {
 namespace {
 
 using service::ClientState;
+using service::SegmentState;
 using service::State;
 
 std::string ClientsAsTable(const State& state) {
@@ -39,6 +42,33 @@ std::string ClientsAsTable(const State& state) {
   return table.AsColumns();
 }
 
+// Who leases each segment, by its number.
+std::map<uint64_t, std::vector<uint32_t>> Holders(const State& state) {
+  std::map<uint64_t, std::vector<uint32_t>> holders;
+  for (const ClientState& client : state.clients) {
+    for (const uint64_t segment : client.segments) holders[segment].push_back(client.pid);
+  }
+  return holders;
+}
+
+std::string SegmentsAsTable(const State& state) {
+  std::map<uint64_t, std::vector<uint32_t>> holders = Holders(state);
+  TextTable table({{"segment", TextTable::kRight},
+                   {"bytes", TextTable::kRight},
+                   {"memory", TextTable::kRight},
+                   {"tensors", TextTable::kRight},
+                   {"kept"},
+                   {"leased by"},
+                   {"name"}});
+  for (const SegmentState& segment : state.segments) {
+    table.AddRow({absl::StrCat(segment.number), absl::StrCat(segment.bytes),
+                  absl::StrCat(segment.memory_bytes), absl::StrCat(segment.tensors),
+                  segment.kept ? "yes" : "no", absl::StrJoin(holders[segment.number], ", "),
+                  segment.name});
+  }
+  return table.AsColumns();
+}
+
 std::string DaemonAsText(const State& state) {
   std::string text =
       absl::StrCat("npubankd, pid ", state.pid, ": ", state.clients.size(), " clients, ",
@@ -46,6 +76,12 @@ std::string DaemonAsText(const State& state) {
                    state.budget_used, "\nevaluations ", state.evaluations, ", transformations ",
                    state.transformations, ", cache hits ", state.cache_hits, ", waits ",
                    state.waits, ", evictions ", state.evictions, "\n");
+  if (state.adopted > 0) {
+    absl::StrAppend(&text, state.adopted, " tensors from the daemon before it\n");
+  }
+  for (const std::string& line : state.kept_problems) {
+    absl::StrAppend(&text, "not kept: ", absl::CHexEscape(line), "\n");
+  }
   for (const std::string& line : state.audit) absl::StrAppend(&text, "audit: ", line, "\n");
   return text;
 }
@@ -58,12 +94,21 @@ nlohmann::json ClientAsJson(const ClientState& client) {
           {"owners", client.owners},
           {"leased_segments", client.leased_segments},
           {"leased_bytes", client.leased_bytes},
+          {"segments", client.segments},
           {"waits_for", client.loading}};
+}
+
+nlohmann::json SegmentAsJson(const SegmentState& segment) {
+  return {{"number", segment.number},   {"name", segment.name},
+          {"bytes", segment.bytes},     {"memory_bytes", segment.memory_bytes},
+          {"tensors", segment.tensors}, {"kept", segment.kept}};
 }
 
 std::string AsJson(const State& state, const BankSnapshot& snapshot, const std::string& filter) {
   nlohmann::json clients = nlohmann::json::array();
   for (const ClientState& client : state.clients) clients.push_back(ClientAsJson(client));
+  nlohmann::json segments = nlohmann::json::array();
+  for (const SegmentState& segment : state.segments) segments.push_back(SegmentAsJson(segment));
   const nlohmann::json whole = {{"daemon",
                                  {{"pid", state.pid},
                                   {"memory_bytes", state.memory_bytes},
@@ -74,8 +119,11 @@ std::string AsJson(const State& state, const BankSnapshot& snapshot, const std::
                                   {"cache_hits", state.cache_hits},
                                   {"waits", state.waits},
                                   {"evictions", state.evictions},
+                                  {"adopted", state.adopted},
+                                  {"kept_problems", state.kept_problems},
                                   {"audit", state.audit}}},
                                 {"clients", std::move(clients)},
+                                {"segments", std::move(segments)},
                                 {"bank", nlohmann::json::parse(SnapshotAsJson(snapshot, filter))}};
   return whole.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
@@ -97,7 +145,7 @@ absl::StatusOr<std::string> ServiceAsText(const State& state, absl::string_view 
   if (format == "json") return AsJson(state, snapshot, filter);
   if (format == "csv") return SnapshotAsCsv(snapshot, filter);
   return absl::StrCat(DaemonAsText(state), "\n", ClientsAsTable(state), "\n",
-                      SnapshotAsTable(snapshot, filter));
+                      SegmentsAsTable(state), "\n", SnapshotAsTable(snapshot, filter));
 }
 
 absl::StatusOr<std::vector<SnapshotFinding>> FindServiceLeaks(

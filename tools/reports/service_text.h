@@ -21,9 +21,9 @@
 
 namespace npubank {
 
-// table: the daemon, a line per client and what it waits for, then the bank's tensors as
-// SnapshotAsTable shows them. json: {"daemon": {...}, "clients": [...], "bank": SnapshotAsJson}. csv: the
-// tensors, as SnapshotAsCsv.
+// table: the daemon, a line per client and what it waits for, a line per segment of its memory and who
+// leases it, then the bank's tensors as SnapshotAsTable shows them. json: {"daemon": {...}, "clients":
+// [...], "segments": [...], "bank": SnapshotAsJson}. csv: the tensors, as SnapshotAsCsv.
 absl::StatusOr<std::string> ServiceAsText(const service::State& state, absl::string_view format,
                                           const std::string& filter);
 

@@ -14,6 +14,7 @@
 namespace npubank {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -51,7 +52,14 @@ service::State Sample() {
                            .owners = {"bank-run, pid 100: prefill"},
                            .leased_segments = 1,
                            .leased_bytes = 4096,
-                           .loading = ""});
+                           .loading = "",
+                           .segments = {5}});
+  state.segments = {{.number = 5,
+                     .name = "layers.0.wq",
+                     .bytes = 4096,
+                     .memory_bytes = 8192,
+                     .tensors = 1,
+                     .kept = true}};
   state.clients.push_back({.pid = 101,
                            .uid = 1000,
                            .program = "bad \xff\n",
@@ -75,6 +83,7 @@ TEST(ServiceText, TheTableShowsTheDaemonItsClientsAndWhatTheyWaitForAndTheTensor
   EXPECT_THAT(text, HasSubstr("room for layers.1.wq"));
   EXPECT_THAT(text, HasSubstr("bad \\377\\n"));
   EXPECT_THAT(text, HasSubstr("0000000000000001"));
+  EXPECT_THAT(text, ContainsRegex("5 +4096 +8192 +1 +yes +100 +layers.0.wq"));
 }
 
 TEST(ServiceText, JsonHoldsAllOfItAndCsvTheTensors) {
@@ -82,6 +91,8 @@ TEST(ServiceText, JsonHoldsAllOfItAndCsvTheTensors) {
   EXPECT_EQ(json["daemon"]["pid"], 77);
   EXPECT_EQ(json["clients"].size(), 2u);
   EXPECT_EQ(json["clients"][1]["waits_for"], "room for layers.1.wq");
+  EXPECT_EQ(json["segments"][0]["kept"], true);
+  EXPECT_EQ(json["clients"][0]["segments"][0], json["segments"][0]["number"]);
   EXPECT_EQ(json["bank"]["tensors"].size(), 2u);
   EXPECT_EQ(ServiceAsText(Sample(), "csv", "").value().rfind("uid,", 0), 0u);
 }
