@@ -7,7 +7,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/bank/service/daemon/service_socket.h"
 #include "npubank/tests/support/system/socket_faults.h"
+#include "npubank/tests/support/temporary_folder.h"
 #include "npubank/tests/unit/service/service_fixture.h"
 
 namespace npubank::service {
@@ -24,12 +26,15 @@ class ServiceFaultTest : public ServiceTest {
   bool LoadWith(SocketFault::Call call, uint64_t nth, int error, bool forever,
                 const TestWeights& weights) {
     StartDaemon({.keep_unowned = true});
-    auto [ours, theirs] = Channel::Pair().value();
+    server_.reset();
+    const TemporaryFolder folder;
+    const std::string path = folder.File("private/socket");
+    const auto socket = ServiceSocket::Listen(path).value();
+    server_ = Server::Start(socket->TakeListener(), daemon_, memory_, {}).value();
     bool happened = false;
     {
       const SocketFault fault(call, nth, error, forever);
-      EXPECT_TRUE(server_->Add(std::move(ours)).ok());
-      absl::StatusOr<std::shared_ptr<BankClient>> client = BankClient::Over(std::move(theirs));
+      absl::StatusOr<std::shared_ptr<BankClient>> client = BankClient::Connect(path);
       TestProcess process(client.ok() ? *client : nullptr);
       ExpectBytes(process.Load(weights), weights);
       happened = fault.happened();
@@ -54,7 +59,10 @@ TEST_F(ServiceFaultTest, WhicheverCallFailsTheModelIsLoadedAndTheNextOneIsServed
   } kCalls[] = {{SocketFault::kSend, "sendmsg", EIO},
                 {SocketFault::kSend, "sendmsg", ETOOMANYREFS},
                 {SocketFault::kReceive, "recvmsg", EIO},
-                {SocketFault::kMemoryFile, "memfd_create", EMFILE}};
+                {SocketFault::kConnect, "connect", ECONNREFUSED},
+                {SocketFault::kMemoryFile, "memfd_create", EMFILE},
+                {SocketFault::kControl, "fcntl", EMFILE},
+                {SocketFault::kMap, "mmap", ENOMEM}};
   server_.reset();
   const size_t before = OpenFiles();
   for (const auto& [call, name, error] : kCalls) {

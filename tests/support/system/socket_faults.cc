@@ -1,11 +1,13 @@
 #include "npubank/tests/support/system/socket_faults.h"
 
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdarg>
 
 namespace npubank {
 namespace {
@@ -55,6 +57,28 @@ extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
 extern "C" ssize_t recvmsg(int socket, msghdr* message, int flags) {
   if (npubank::MustFail(npubank::SocketFault::kReceive)) return -1;
   return syscall(SYS_recvmsg, socket, message, flags);
+}
+
+extern "C" int connect(int socket, const sockaddr* address, socklen_t size) {
+  if (npubank::MustFail(npubank::SocketFault::kConnect)) return -1;
+  return static_cast<int>(syscall(SYS_connect, socket, address, size));
+}
+
+extern "C" int fcntl(int file, int command, ...) {
+  if (npubank::MustFail(npubank::SocketFault::kControl)) return -1;
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);  // a number or a pointer: the kernel knows which
+  va_end(arguments);
+  return static_cast<int>(syscall(SYS_fcntl, file, command, argument));
+}
+
+// Memory of the program's own is none of its business.
+extern "C" void* mmap(void* place, size_t bytes, int rights, int flags, int file,
+                      off_t offset) noexcept {
+  const bool shared = file >= 0 && (flags & MAP_SHARED) != 0;
+  if (shared && npubank::MustFail(npubank::SocketFault::kMap)) return MAP_FAILED;
+  return reinterpret_cast<void*>(syscall(SYS_mmap, place, bytes, rights, flags, file, offset));
 }
 
 extern "C" int memfd_create(const char* name, unsigned flags) noexcept {

@@ -1,4 +1,5 @@
-// SocketFault: makes the system fail one of a program's calls on sockets, or a memory file it asks for.
+// SocketFault: makes the system fail one of a program's calls on sockets, or a memory file it asks for, or
+// what it does with one: seals it (fcntl), maps it (mmap of a file that is shared).
 //
 //   SocketFault fault(SocketFault::kSend, /*nth=*/3, EIO);   // the third from now, once
 //   ...
@@ -15,7 +16,7 @@ namespace npubank {
 
 class SocketFault {
  public:
-  enum Call { kSend, kReceive, kMemoryFile, kCalls };
+  enum Call { kSend, kReceive, kConnect, kMemoryFile, kControl, kMap, kCalls };
   SocketFault(Call call, uint64_t nth, int error, bool forever = false);
   ~SocketFault();
   SocketFault(const SocketFault&) = delete;
