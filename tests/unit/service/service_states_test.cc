@@ -1,0 +1,260 @@
+// Every order of what two clients and their daemon can do, explored by states: from each state that can be
+// reached each step is taken, over the shortest way there, and where it leads is looked at in the same
+// way. After each step everybody has his bytes, the three audits agree, the system counts the memory that
+// the books have, and the daemon leases to each client what it has of it, and nothing else.
+//
+// A state is all that is to be seen of a history: what each client has and since when, and what the daemon
+// has, made and keeps. Histories that left the same are taken to go on alike. The quick suite goes a few
+// steps deep, the full one until nothing new is reached.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "npubank/bank/service/daemon/service_socket.h"
+#include "npubank/tests/support/repetitions.h"
+#include "npubank/tests/support/temporary_folder.h"
+#include "npubank/tests/unit/service/service_fixture.h"
+
+namespace npubank::service {
+namespace {
+
+enum Act { kConnect, kRegister, kLoad, kLease, kSleep, kRelease, kDisconnect, kTrim, kRestart };
+constexpr const char* kNames[] = {"connect", "register",   "load", "lease",  "sleep",
+                                  "release", "disconnect", "trim", "restart"};
+constexpr int kClients = 2;
+
+struct Step {
+  Act act;
+  int client;
+};
+
+// A daemon and two clients of it, of which each runs one model.
+class World {
+ public:
+  explicit World(const TestWeights* const (&models)[kClients]) {
+    for (int i = 0; i < kClients; ++i) clients_[i].model = models[i];
+    Restart();
+  }
+  ~World() {
+    for (Client& client : clients_) Disconnect(client);
+    server_.reset();
+    daemon_->Trim();
+    EXPECT_EQ(memory_->Usage().live_allocations, 0u);
+  }
+
+  bool Possible(Step step) const {
+    const Client& client = clients_[step.client];
+    switch (step.act) {
+      case kConnect:
+        return client.process == nullptr;
+      case kDisconnect:
+        return client.process != nullptr;
+      case kRegister:
+        return client.process != nullptr && !client.owner;
+      case kLoad:  // what it was put to sleep is woken by it
+        return client.owner && client.leases.empty();
+      case kLease:
+        return client.owner && !client.single;
+      case kSleep:
+        return client.owner && (!client.leases.empty() || client.single);
+      case kRelease:
+        return client.owner.has_value();
+      case kTrim:
+      case kRestart:
+        return step.client == 0;
+    }
+    return false;
+  }
+
+  void Do(Step step) {
+    Client& client = clients_[step.client];
+    switch (step.act) {
+      case kConnect:
+        client.process = std::make_unique<TestProcess>(BankClient::Connect(path_).value());
+        return;
+      case kRegister:
+        client.owner = client.process->Register(*client.model);
+        return;
+      case kLoad:
+        client.leases = client.process->bank->Load(*client.owner).value();
+        return;
+      case kLease:
+        client.single = client.process->bank->Get(client.model->Submodel()[0].uid()).value();
+        return;
+      case kSleep:
+        client.LetGo();
+        EXPECT_TRUE(client.process->bank->Sleep(*client.owner).ok());
+        return;
+      case kRelease:
+        client.LetGo();
+        client.owner.reset();
+        return;
+      case kDisconnect:
+        return Disconnect(client);
+      case kTrim:
+        daemon_->Trim();
+        return;
+      case kRestart:
+        return Restart();
+    }
+  }
+
+  void Check() {
+    for (Client& client : clients_) {
+      if (client.process == nullptr) continue;
+      EXPECT_THAT(client.process->client->notices(), ::testing::IsEmpty());
+      for (size_t i = 0; i < client.leases.size(); ++i) ExpectTensor(client, client.leases[i], i);
+      if (client.single) ExpectTensor(client, *client.single, 0);
+    }
+    // A lease that was let go of is under way still.
+    EXPECT_TRUE(Eventually([&] { return Leased() == Imported(); }))
+        << "leased " << Leased() << ", imported " << Imported();
+    Audit();
+    EXPECT_EQ(memory_->DriverBytes().value(), memory_->Usage().held_bytes);
+    EXPECT_LE(daemon_->Totals().transformations, 4u) << "two of each model, at most once";
+  }
+
+  std::string State() {
+    std::string state;
+    for (const Client& client : clients_) {
+      absl::StrAppend(
+          &state, "; ", client.process != nullptr, client.owner.has_value(), client.leases.size(),
+          client.single.has_value(), HasOfThisDaemon(client),
+          client.process == nullptr ? 0 : client.process->memory->Usage().imported_bytes);
+    }
+    const BankTotals totals = daemon_->Totals();
+    absl::StrAppend(&state, "; ", totals.unique_tensors, " ", memory_->DriverBytes().value(), " ",
+                    memory_->Segments().size());
+    return state;
+  }
+
+ private:
+  struct Client {
+    const TestWeights* model = nullptr;
+    std::unique_ptr<TestProcess> process;
+    std::optional<Owner> owner;
+    std::vector<Lease> leases;
+    std::optional<Lease> single;
+    void LetGo() {
+      leases.clear();
+      single.reset();
+    }
+  };
+
+  // Sources are counted for the whole process, in which they all are.
+  void Audit() {
+    std::vector<const Bank*> banks = {daemon_.get()};
+    for (const Client& client : clients_) {
+      if (client.process != nullptr) banks.push_back(client.process->bank.get());
+    }
+    for (size_t i = 0; i < banks.size(); ++i) {
+      std::swap(banks[0], banks[i]);
+      const AuditReport report = banks[0]->Audit(0, absl::MakeConstSpan(banks).subspan(1));
+      EXPECT_TRUE(report.clean()) << report.ToString();
+    }
+  }
+  void Restart() {
+    server_.reset();
+    socket_.reset();
+    daemon_.reset();
+    memory_ = SharedMemory::Create({.huge_pages = false}).value();
+    daemon_ = Bank::Create(memory_, {.keep_unowned = true});
+    socket_ = ServiceSocket::Listen(path_).value();
+    server_ = Server::Start(socket_->TakeListener(), daemon_, memory_, {}).value();
+  }
+  static void Disconnect(Client& client) {
+    client.LetGo();
+    client.owner.reset();
+    client.process.reset();
+  }
+  static void ExpectTensor(const Client& client, const Lease& lease, size_t i) {
+    EXPECT_EQ(HostBytesAt(lease.address(), lease.bytes()), client.model->Expected(i)) << i;
+  }
+  size_t Leased() const {
+    size_t clients = 0;
+    for (const ClientState& of : server_->Describe().clients) clients += of.leased_segments > 0;
+    return clients;
+  }
+  size_t Imported() const {
+    size_t clients = 0;
+    for (const Client& client : clients_) clients += HasOfThisDaemon(client) ? 1 : 0;
+    return clients;
+  }
+  // Whether what it has is memory of the daemon that is there, and not of one before.
+  bool HasOfThisDaemon(const Client& client) const {
+    std::set<uint64_t> here;
+    for (const auto& segment : memory_->Segments()) {
+      struct stat facts = {};
+      if (fstat(segment->descriptor(), &facts) == 0) here.insert(facts.st_ino);
+    }
+    TestProcess::Submodel all{Owner(), client.leases};
+    if (client.single) all.leases.push_back(*client.single);
+    const std::vector<uint64_t> inodes = Inodes(all);
+    return std::any_of(inodes.begin(), inodes.end(),
+                       [&](uint64_t of) { return here.contains(of); });
+  }
+
+  TemporaryFolder folder_;
+  const std::string path_ = folder_.File("private/socket");
+  std::unique_ptr<ServiceSocket> socket_;
+  std::shared_ptr<SharedMemory> memory_;
+  std::shared_ptr<Bank> daemon_;
+  std::unique_ptr<Server> server_;
+  Client clients_[kClients];
+};
+
+std::string InWords(const std::vector<Step>& steps) {
+  std::string words;
+  for (const Step& step : steps) absl::StrAppend(&words, kNames[step.act], " ", step.client, ", ");
+  return words;
+}
+
+// All steps from the states that are at most `depth` steps away.
+void Explore(const TestWeights* const (&models)[kClients], size_t depth) {
+  std::map<std::string, std::vector<Step>> ways = {{World(models).State(), {}}};
+  std::deque<std::vector<Step>> open = {{}};
+  size_t taken = 0;
+  for (; !open.empty() && !::testing::Test::HasFailure(); open.pop_front()) {
+    for (int act = kConnect; act <= kRestart; ++act) {
+      for (int client = 0; client < kClients; ++client) {
+        std::vector<Step> way = open.front();
+        World world(models);
+        for (const Step& step : way) world.Do(step);
+        const Step step{static_cast<Act>(act), client};
+        if (!world.Possible(step)) continue;
+        way.push_back(step);
+        SCOPED_TRACE(InWords(way));
+        world.Do(step);
+        world.Check();
+        ++taken;
+        if (way.size() < depth && ways.emplace(world.State(), way).second) open.push_back(way);
+      }
+    }
+  }
+  std::printf("%zu states, %zu steps from them\n", ways.size(), taken);
+}
+
+class ServiceStatesTest : public ::testing::Test {
+ protected:
+  static size_t Depth() { return static_cast<size_t>(Repetitions(/*all=*/100, /*quick=*/4)); }
+  const TestWeights one_{1};
+  const TestWeights other_{1, /*variant=*/1};
+};
+
+TEST_F(ServiceStatesTest, TwoClientsOfOneModelInEveryOrder) { Explore({&one_, &one_}, Depth()); }
+
+TEST_F(ServiceStatesTest, TwoClientsOfTwoModelsInEveryOrder) { Explore({&one_, &other_}, Depth()); }
+
+}  // namespace
+}  // namespace npubank::service
