@@ -79,6 +79,8 @@ BENCHMARK_CAPTURE(RunParts, Q4_0, WeightForm::Blocks(kernels::BlockFormat::kQ4_0
     ->Apply(Shapes);
 BENCHMARK_CAPTURE(RunParts, Q4_K, WeightForm::Blocks(kernels::BlockFormat::kQ4_K), ElementType::kU8)
     ->Apply(Shapes);
+BENCHMARK_CAPTURE(RunParts, Q6_K, WeightForm::Blocks(kernels::BlockFormat::kQ6_K), ElementType::kU8)
+    ->Apply(Shapes);
 BENCHMARK_CAPTURE(RunParts, U4_planes, WeightForm::Planes(WeightForm::Offset::kZero), ElementType::kU4)
     ->Apply(Shapes);
 BENCHMARK_CAPTURE(RunParts, I4_planes, WeightForm::Planes(WeightForm::Offset::kNone), ElementType::kI4)
