@@ -39,6 +39,7 @@ std::vector<DeviceTraits::Functions> DeviceTraits::EveryFunction() {
       BlockFormat::kQ5_K, BlockFormat::kQ6_K, BlockFormat::kIQ4_NL};
   return {{OpKind::kEmbed, floats, blocks, planes},
           {OpKind::kRmsNorm, floats},
+          {OpKind::kAddBias, floats},
           {OpKind::kMatMul, floats, blocks, planes, true}};
 }
 

@@ -1,5 +1,6 @@
 #include "npubank/compiler_stub/blob/function_blob.h"
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,7 +16,7 @@
 namespace npubank {
 namespace {
 
-constexpr uint32_t kVersion = 2;  // 1: plain weights only
+constexpr uint32_t kVersion = 3;  // 1: plain weights only; 2: no windows
 constexpr uint32_t kMaxArguments = 4096;
 constexpr uint32_t kMaxValues = 1u << 16;
 constexpr uint32_t kMaxOps = 1u << 16;
@@ -80,6 +81,11 @@ class FunctionReader {
           absl::StrCat("operation '", op.name, "': weight form ", from.form(), " is not known"));
     }
     attributes.form = *form;
+    if (from.window() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("operation '", op.name, "': window ", from.window(), " is out of range"));
+    }
+    attributes.window = static_cast<int64_t>(from.window());
     return op;
   }
 
@@ -96,7 +102,7 @@ flatbuffers::Offset<fbs::Op> WriteOp(flatbuffers::FlatBufferBuilder& builder,
                        a.epsilon, frequencies, a.interleaved, static_cast<uint32_t>(a.head_dim),
                        static_cast<uint32_t>(a.heads), static_cast<uint32_t>(a.first_head),
                        static_cast<uint32_t>(a.heads_per_kv_head), a.scale, a.transposed,
-                       a.form.Number());
+                       a.form.Number(), static_cast<uint64_t>(a.window));
 }
 
 }  // namespace

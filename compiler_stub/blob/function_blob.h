@@ -38,6 +38,7 @@ enum class OpKind : uint8_t {
   kSiluMul = 9,
   kAdd = 10,
   kSelectLast = 11,
+  kAddBias = 12,
 };
 
 enum class Storage : uint8_t { kArgument = 0, kScratch = 1 };
@@ -60,6 +61,7 @@ struct OpAttributes {
   float scale = 1;
   bool transposed = false;
   WeightForm form = {};  // of the weight, whose parts are inputs 1, 2, ...
+  int64_t window = 0;    // positions that a row sees; 0: all up to its own
 };
 
 struct FunctionOp {

@@ -50,7 +50,7 @@ struct OpRule {
 
 constexpr OpRule kRules[] = {
     {OpKind::kEmbed, "Embed", 2, 2, {{{Role::kIntegers, "S"}, Weight("VD")}}, Activation("SD"), 0},
-    {OpKind::kRmsNorm, "RmsNorm", 2, 2, {{Activation("SD"), Weight("D")}}, Activation("SD"), 1},
+    {OpKind::kRmsNorm, "RmsNorm", 2, 2, {{Activation("SD"), Weight("W")}}, Activation("SD"), 1},
     {OpKind::kMatMul,
      "MatMul",
      2,
@@ -90,6 +90,7 @@ constexpr OpRule kRules[] = {
      3},
     {OpKind::kAdd, "Add", 2, 2, {{Activation("SD"), Activation("SD")}}, Activation("SD"), 3},
     {OpKind::kSelectLast, "SelectLast", 2, 2, {{Activation("SD"), kSpan}}, Activation("1D"), 0},
+    {OpKind::kAddBias, "AddBias", 2, 2, {{Activation("SD"), Weight("D")}}, Activation("SD"), 1},
 };
 
 const OpRule* FindRule(OpKind kind) {
@@ -205,11 +206,19 @@ absl::Status CheckHeads(const OpAttributes& a, const Dimensions& dims) {
   return absl::OkStatus();
 }
 
+absl::Status CheckNorm(const OpAttributes& a, const Dimensions& dims) {
+  if (!std::isfinite(a.epsilon) || a.epsilon < 0) {
+    return Invalid("epsilon is not a number of at least 0");
+  }
+  if (dims['D'] % dims['W'] == 0) return absl::OkStatus();
+  return Invalid(absl::StrCat(dims['D'], " columns are not whole pieces of ", dims['W']));
+}
+
 absl::Status CheckAttributes(const FunctionOp& op, const Dimensions& dims) {
+  if (op.attributes.window < 0) return Invalid("a window of less than one position");
   switch (op.kind) {
     case OpKind::kRmsNorm:
-      if (std::isfinite(op.attributes.epsilon) && op.attributes.epsilon >= 0) break;
-      return Invalid("epsilon is not a number of at least 0");
+      return CheckNorm(op.attributes, dims);
     case OpKind::kRope:
       return CheckRope(op.attributes, dims);
     case OpKind::kAttentionScores:

@@ -44,7 +44,7 @@ uint64_t RepeatFinder::Look(const GraphOp& op) {
   std::string look = absl::StrCat(static_cast<int>(op.kind), " ", a.interleaved, a.transposed, " ",
                                   a.head_dim, " ", a.heads, " ", a.first_head, " ",
                                   a.heads_per_kv_head, " ", a.frequencies.size(), " ",
-                                  a.form.Number(), " ");
+                                  a.form.Number(), " ", a.window, " ");
   AppendBytes(look, a.epsilon);
   AppendBytes(look, a.scale);
   for (float frequency : a.frequencies) AppendBytes(look, frequency);

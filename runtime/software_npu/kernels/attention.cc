@@ -77,6 +77,17 @@ void ForHeadRows(const AttentionOperands& a, Body body) {
                             [&](int64_t piece) { body(piece / a.count, piece % a.count); });
 }
 
+// The positions that a row sees.
+struct Seen {
+  int64_t first;
+  int64_t count;
+};
+Seen SeenBy(const AttentionOperands& a, int64_t row) {
+  const int64_t up_to = a.start + row + 1;
+  const int64_t count = a.window > 0 ? std::min(a.window, up_to) : up_to;
+  return {up_to - count, count};
+}
+
 int64_t KvOffset(const AttentionOperands& a, int64_t head) {
   return (a.first_head + head) / a.heads_per_kv_head * a.head_dim;
 }
@@ -86,35 +97,40 @@ int64_t KvOffset(const AttentionOperands& a, int64_t head) {
 void AttentionScores(const AttentionOperands& a, const float* q, const float* keys, float scale,
                      float* scores) {
   ForHeadRows(a, [&](int64_t head, int64_t row) {
+    const Seen seen = SeenBy(a, row);
     HWY_DYNAMIC_DISPATCH(ScoreRow)
-    (q + row * a.width + (a.first_head + head) * a.head_dim, keys + KvOffset(a, head),
-     a.cache_width, a.start + row + 1, a.head_dim, scale,
-     scores + (head * a.rows + row) * a.positions);
+    (q + row * a.width + (a.first_head + head) * a.head_dim,
+     keys + seen.first * a.cache_width + KvOffset(a, head), a.cache_width, seen.count, a.head_dim,
+     scale, scores + (head * a.rows + row) * a.positions + seen.first);
   });
 }
 
 void CausalSoftmax(const AttentionOperands& a, const float* scores, float* probabilities) {
   ForHeadRows(a, [&](int64_t head, int64_t row) {
-    const int64_t seen = a.start + row + 1;
+    const Seen seen = SeenBy(a, row);
+    const int64_t end = seen.first + seen.count;
     const float* const from = scores + (head * a.rows + row) * a.positions;
     float* const to = probabilities + (head * a.rows + row) * a.positions;
-    const float most = *std::max_element(from, from + seen);
+    const float most = *std::max_element(from + seen.first, from + end);
     float sum = 0;
-    for (int64_t p = 0; p < seen; ++p) {
+    for (int64_t p = seen.first; p < end; ++p) {
       to[p] = std::exp(from[p] - most);
       sum += to[p];
     }
-    for (int64_t p = 0; p < seen; ++p) to[p] /= sum;
-    std::fill_n(to + seen, a.positions - seen, 0.0f);
+    for (int64_t p = seen.first; p < end; ++p) to[p] /= sum;
+    std::fill_n(to, seen.first, 0.0f);
+    std::fill_n(to + end, a.positions - end, 0.0f);
   });
 }
 
 void AttentionMix(const AttentionOperands& a, const float* probabilities, const float* values,
                   float* out) {
   ForHeadRows(a, [&](int64_t head, int64_t row) {
+    const Seen seen = SeenBy(a, row);
     HWY_DYNAMIC_DISPATCH(MixRow)
-    (probabilities + (head * a.rows + row) * a.positions, values + KvOffset(a, head), a.cache_width,
-     a.start + row + 1, a.head_dim, out + row * a.width + (a.first_head + head) * a.head_dim);
+    (probabilities + (head * a.rows + row) * a.positions + seen.first,
+     values + seen.first * a.cache_width + KvOffset(a, head), a.cache_width, seen.count, a.head_dim,
+     out + row * a.width + (a.first_head + head) * a.head_dim);
   });
 }
 

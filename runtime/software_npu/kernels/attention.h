@@ -1,7 +1,7 @@
 // Attention over a cache: scores and mix, for the rows that count.
 //
-// Row r stands at position start + r and sees the cache up to that position; nothing after it is
-// read. Sums of one output have one order whatever the number of rows.
+// Row r stands at position start + r and sees the cache up to that position, or the last `window` positions of it;
+// nothing else is read. Sums of one output have one order whatever the number of rows.
 #ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_KERNELS_ATTENTION_H_
 #define NPUBANK_RUNTIME_SOFTWARE_NPU_KERNELS_ATTENTION_H_
 
@@ -20,13 +20,14 @@ struct AttentionOperands {
   int64_t heads = 0;
   int64_t first_head = 0;
   int64_t heads_per_kv_head = 1;
+  int64_t window = 0;       // positions that a row sees, its own the last of them; 0: all up to it
 };
 
-// scores[h, r, p] = scale * q[r, head first_head + h] . keys[p], for p up to the row's position.
+// scores[h, r, p] = scale * q[r, head first_head + h] . keys[p], for every p that the row sees.
 void AttentionScores(const AttentionOperands& a, const float* q, const float* keys, float scale,
                      float* scores);
 
-// Each row of scores becomes probabilities up to its position, and 0 after it. In place is fine.
+// Each row of scores becomes probabilities of the positions that it sees, and 0 elsewhere. In place is fine.
 void CausalSoftmax(const AttentionOperands& a, const float* scores, float* probabilities);
 
 // out[r, head first_head + h] = the sum over p of probabilities[h, r, p] * values[p].

@@ -204,7 +204,8 @@ bool Program::Execution::RunAttentionScores(const FunctionOp& op) const {
   const OpAttributes& attributes = op.attributes;
   AttentionScores(
       {window.start, window.count, Dim(q, 0), Dim(cache, 0), Dim(q, 1), Dim(cache, 1),
-       attributes.head_dim, attributes.heads, attributes.first_head, attributes.heads_per_kv_head},
+       attributes.head_dim, attributes.heads, attributes.first_head, attributes.heads_per_kv_head,
+       attributes.window},
       In(op, 0), In(op, 1), attributes.scale, Out(op));
   return true;
 }
@@ -219,6 +220,7 @@ bool Program::Execution::RunSoftmax(const FunctionOp& op) const {
   a.rows = Dim(scores, 1);
   a.positions = Dim(scores, 2);
   a.heads = Dim(scores, 0);
+  a.window = op.attributes.window;
   CausalSoftmax(a, In(op, 0), Out(op));
   return true;
 }
@@ -231,7 +233,7 @@ bool Program::Execution::RunAttentionMix(const FunctionOp& op) const {
   const OpAttributes& attributes = op.attributes;
   AttentionMix({window.start, window.count, Dim(probabilities, 1), Dim(cache, 0),
                 Dim(Value(op.output), 1), Dim(cache, 1), attributes.head_dim, attributes.heads,
-                attributes.first_head, attributes.heads_per_kv_head},
+                attributes.first_head, attributes.heads_per_kv_head, attributes.window},
                In(op, 0), In(op, 1), Out(op));
   return true;
 }
@@ -254,7 +256,8 @@ bool Program::Execution::RunOp(const FunctionOp& op) const {
       return RunEmbed(op);
     case OpKind::kRmsNorm: {
       const FunctionValue& weight = Input(op, 1);
-      RmsNorm(In(op, 0), Counting(Dim(output, 0)), Dim(output, 1), Data(weight),
+      const int64_t width = Dim(weight, 0);
+      RmsNorm(In(op, 0), Counting(Dim(output, 0)) * (Dim(output, 1) / width), width, Data(weight),
               weight.type.element(), op.attributes.epsilon, Out(op));
       return true;
     }
@@ -278,6 +281,10 @@ bool Program::Execution::RunOp(const FunctionOp& op) const {
       return true;
     case OpKind::kSelectLast:
       return RunSelectLast(op);
+    case OpKind::kAddBias:
+      AddBias(In(op, 0), Counting(Dim(output, 0)), Dim(output, 1), Data(Input(op, 1)),
+              Input(op, 1).type.element(), Out(op));
+      return true;
   }
   return false;
 }

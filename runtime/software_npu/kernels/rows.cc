@@ -37,6 +37,19 @@ void ScaleWeights(const void* weights, ElementType element, int64_t first, int64
   });
 }
 
+// out = x plus bias as F32.
+void AddWeights(const float* x, const void* bias, ElementType element, int64_t n, float* out) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  WithWeight(bias, element, [&](const auto* b) {
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) {
+      hn::StoreU(hn::Add(hn::LoadU(d, x + i), LoadWeight(d, b + i)), d, out + i);
+    }
+    for (; i < n; ++i) out[i] = x[i] + LoadOne(b + i);
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace npubank::software_npu
 HWY_AFTER_NAMESPACE();
@@ -45,6 +58,7 @@ HWY_AFTER_NAMESPACE();
 namespace npubank::software_npu {
 
 HWY_EXPORT(ScaleWeights);
+HWY_EXPORT(AddWeights);
 
 bool Embed(const int32_t* ids, int64_t rows, const WeightOperand& table, float* out) {
   for (int64_t r = 0; r < rows; ++r) {
@@ -98,6 +112,13 @@ void SiluMul(const float* gate, const float* up, int64_t rows, int64_t width, fl
       out[i] = g / (1.0f + std::exp(-g)) * up[i];
     }
   });
+}
+
+void AddBias(const float* x, int64_t rows, int64_t width, const void* bias, ElementType element,
+             float* out) {
+  for (int64_t r = 0; r < rows; ++r) {
+    HWY_DYNAMIC_DISPATCH(AddWeights)(x + r * width, bias, element, width, out + r * width);
+  }
 }
 
 void Add(const float* a, const float* b, int64_t rows, int64_t width, float* out) {

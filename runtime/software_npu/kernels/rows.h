@@ -26,6 +26,10 @@ void Rope(const float* x, int64_t rows, int64_t width, int64_t head_dim, int64_t
 // gate * sigmoid(gate) * up
 void SiluMul(const float* gate, const float* up, int64_t rows, int64_t width, float* out);
 
+// x plus the bias, in every row.
+void AddBias(const float* x, int64_t rows, int64_t width, const void* bias, ElementType element,
+             float* out);
+
 void Add(const float* a, const float* b, int64_t rows, int64_t width, float* out);
 
 }  // namespace npubank::software_npu

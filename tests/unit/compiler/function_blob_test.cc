@@ -48,6 +48,7 @@ void ExpectSame(const Function& a, const Function& b) {
     EXPECT_EQ(x.epsilon, y.epsilon);
     EXPECT_EQ(x.frequencies, y.frequencies);
     EXPECT_EQ(x.interleaved, y.interleaved);
+    EXPECT_EQ(x.window, y.window);
     EXPECT_EQ(x.head_dim, y.head_dim);
     EXPECT_EQ(x.heads, y.heads);
     EXPECT_EQ(x.first_head, y.first_head);
@@ -80,11 +81,11 @@ TEST(FunctionBlob, ReadsFromAnyAddress) {
 
 TEST(FunctionBlob, RefusesOtherVersionsByNumber) {
   const std::string blob = WriteFunctionBlob(MakeLayer());
-  EXPECT_TRUE(ReadFunctionBlob(OfVersion(blob, 2)).ok());
-  for (const uint32_t version : {0u, 1u, 3u, 0xFFFFFFFFu}) {
+  EXPECT_TRUE(ReadFunctionBlob(OfVersion(blob, 3)).ok());
+  for (const uint32_t version : {0u, 1u, 2u, 4u, 0xFFFFFFFFu}) {
     const absl::Status status = ReadFunctionBlob(OfVersion(blob, version)).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(Message(status), HasSubstr(absl::StrCat("version ", version, ", this reader knows 2")));
+    EXPECT_THAT(Message(status), HasSubstr(absl::StrCat("version ", version, ", this reader knows 3")));
   }
 }
 
@@ -205,7 +206,14 @@ const Wrong kWrongs[] = {
      "input 1 is not a value"},
     {"OutputNotAValue", [](Function& f) { f.ops[kNorm].output = 1000; }, "output is not a value"},
     {"WeightOfAnotherShape", [](Function& f) { f.ops[kNorm].inputs[1] = 5; },
-     "input 1 is F16[8,8], not F32, F16 or BF16 [8]"},
+     "input 1 is F16[8,8], not F32, F16 or BF16 [W]"},
+    {"NormOfBrokenPieces",
+     [](Function& f) {
+       f.arguments[4].type = F32({3});
+       f.values[4].type = F32({3});
+     },
+     "8 columns are not whole pieces of 3"},
+    {"WindowBelowZero", [](Function& f) { f.ops[kSoftmaxOp].attributes.window = -1; }, "window"},
     {"ActivationNotF32", [](Function& f) { f.ops[kQ].inputs[0] = 5; }, "not F32 [S,K]"},
     {"WeightNotTransposed", [](Function& f) { f.ops[kK].attributes.transposed = true; },
      "operation 'op1': input 1 is BF16[8,4], not F32, F16 or BF16 [8,8]"},

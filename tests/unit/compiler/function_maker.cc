@@ -11,6 +11,7 @@ OpAttributes HeadAttributes() {
   attributes.heads = 2;
   attributes.heads_per_kv_head = 2;
   attributes.scale = 0.5f;
+  attributes.window = 4;
   return attributes;
 }
 
@@ -49,7 +50,7 @@ Function MakeLayer() {
   const uint32_t q = f.Op(OpKind::kMatMul, {n, wq}, F32({3, 8}), transposed);
   const uint32_t s =
       f.Op(OpKind::kAttentionScores, {q, kc, span}, F32({2, 3, 5}), HeadAttributes());
-  const uint32_t p = f.OpOver(OpKind::kSoftmax, {s, span}, s);
+  const uint32_t p = f.OpOver(OpKind::kSoftmax, {s, span}, s, HeadAttributes());
   const uint32_t m = f.Op(OpKind::kAttentionMix, {p, vc, span}, F32({3, 8}), HeadAttributes());
   const uint32_t o = f.Op(OpKind::kMatMul, {m, wo, x}, F32({3, 8}));
   const uint32_t g = f.Op(OpKind::kSiluMul, {o, n}, F32({3, 8}));

@@ -103,7 +103,9 @@ class Generator {
   uint32_t Norm(uint32_t x) {
     OpAttributes attributes;
     attributes.epsilon = 1e-5f;
-    return Op(OpKind::kRmsNorm, {x, Weight({Width(x)})}, Type(x), attributes);
+    if (OneIn(4)) return Op(OpKind::kAddBias, {x, Weight({Width(x)})}, Type(x));
+    const int64_t pieces = OneIn(3) ? 2 : 1;  // heads, each normed by itself
+    return Op(OpKind::kRmsNorm, {x, Weight({Width(x) / pieces})}, Type(x), attributes);
   }
 
   // Sometimes with an addend of its own, which may be what is multiplied.

@@ -46,8 +46,8 @@ void Embed(const Step& s) {
 }
 
 void RmsNorm(const Step& s) {
-  const int64_t d = s.dim(0, 1);
-  for (int64_t r = 0; r < s.dim(0, 0); ++r) {
+  const int64_t d = s.dim(1, 0);
+  for (int64_t r = 0; r < s.dim(0, 0) * (s.dim(0, 1) / d); ++r) {
     float sum = 0;
     for (int64_t i = 0; i < d; ++i) sum += s.x(0)[r * d + i] * s.x(0)[r * d + i];
     const float scale = 1 / std::sqrt(sum / static_cast<float>(d) + s.op.attributes.epsilon);
@@ -120,12 +120,14 @@ void Softmax(const Step& s) {
   const int64_t positions = s.dim(0, 2);
   for (int64_t i = 0; i < s.dim(0, 0) * rows; ++i) {
     const int64_t visible = std::min<int64_t>(positions, s.ids(1)[0] + i % rows + 1);
+    const int64_t window = s.op.attributes.window;
+    const int64_t first = window > 0 ? std::max<int64_t>(0, visible - window) : 0;
     const float* x = s.x(0) + i * positions;
-    const float largest = *std::max_element(x, x + visible);
+    const float largest = *std::max_element(x + first, x + visible);
     float sum = 0;
-    for (int64_t n = 0; n < visible; ++n) sum += std::exp(x[n] - largest);
+    for (int64_t n = first; n < visible; ++n) sum += std::exp(x[n] - largest);
     for (int64_t n = 0; n < positions; ++n) {
-      s.out[i * positions + n] = n < visible ? std::exp(x[n] - largest) / sum : 0;
+      s.out[i * positions + n] = n >= first && n < visible ? std::exp(x[n] - largest) / sum : 0;
     }
   }
 }
@@ -176,6 +178,9 @@ void Execute(const Step& s) {
       return;
     case OpKind::kAdd:
       for (int64_t i = 0; i < elements; ++i) s.out[i] = s.x(0)[i] + s.x(1)[i];
+      return;
+    case OpKind::kAddBias:
+      for (int64_t i = 0; i < elements; ++i) s.out[i] = s.x(0)[i] + s.x(1)[i % s.dim(1, 0)];
       return;
     case OpKind::kSelectLast:
       std::memcpy(s.out, s.x(0) + (s.ids(1)[1] - 1) * s.dim(0, 1),

@@ -125,5 +125,28 @@ TEST_F(AttentionTest, ARowAloneIsBitEqualToTheRowInAChunk) {
   }
 }
 
+// Rows stand at 6, 7 and 8: a window of seven hides nothing, one and two positions from them.
+TEST_F(AttentionTest, OnlyTheWindowIsReadAndHasProbabilities) {
+  AttentionOperands a = kOperands;
+  a.window = 7;
+  for (int64_t i = 0; i < a.cache_width; ++i) {  // position 0, which row 0 sees and the others do not
+    keys_[static_cast<size_t>(i)] = values_[static_cast<size_t>(i)] = NAN;
+  }
+  AttentionScores(a, q_.data(), keys_.data(), 1, scores_.data());
+  CausalSoftmax(a, scores_.data(), scores_.data());
+  AttentionMix(a, scores_.data(), values_.data(), out_.data());
+  for (int64_t c = 0; c < a.width; ++c) {
+    EXPECT_TRUE(std::isnan(out_[static_cast<size_t>(c)]));
+    EXPECT_FALSE(std::isnan(out_[static_cast<size_t>(a.width + c)]));
+    EXPECT_FALSE(std::isnan(out_[static_cast<size_t>(2 * a.width + c)]));
+  }
+  for (int64_t head = 0; head < a.heads; ++head) {
+    EXPECT_EQ(scores_[ScoreAt(a, head, 1, 0)], 0);
+    EXPECT_GT(scores_[ScoreAt(a, head, 1, 1)], 0);
+    EXPECT_EQ(scores_[ScoreAt(a, head, 2, 1)], 0);
+    EXPECT_GT(scores_[ScoreAt(a, head, 2, 2)], 0);
+  }
+}
+
 }  // namespace
 }  // namespace npubank::software_npu

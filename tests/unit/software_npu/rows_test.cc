@@ -55,6 +55,16 @@ TEST_P(WeightedRowsTest, RmsNormDividesByTheRootMeanSquare) {
   }
 }
 
+TEST_P(WeightedRowsTest, ABiasIsAddedToEveryRowInPlace) {
+  constexpr size_t kWidth = 45;
+  const std::vector<float> x = RandomQuarters(2 * kWidth, 1);
+  const std::vector<float> bias = RandomQuarters(kWidth, 2);
+  const std::vector<uint8_t> bytes = Encode(bias, GetParam());
+  std::vector<float> out = x;
+  AddBias(out.data(), 2, kWidth, bytes.data(), GetParam(), out.data());
+  for (size_t i = 0; i < out.size(); ++i) EXPECT_EQ(out[i], x[i] + bias[i % kWidth]) << i;
+}
+
 INSTANTIATE_TEST_SUITE_P(Elements, WeightedRowsTest,
                          ::testing::Values(ElementType::kF32, ElementType::kF16,
                                            ElementType::kBF16),
