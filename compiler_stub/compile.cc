@@ -8,7 +8,7 @@
 #include "npubank/compiler_stub/blob/function_check.h"
 #include "npubank/compiler_stub/blob/submodel_blob.h"
 #include "npubank/compiler_stub/compile_graph.h"
-#include "npubank/compiler_stub/frontend/llama.h"
+#include "npubank/compiler_stub/frontend/networks.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {
@@ -41,7 +41,7 @@ absl::Status CheckOptions(const ModelConfig& config, const CompileOptions& optio
 
 absl::StatusOr<std::string> Compile(const Checkpoint& model, const CompileOptions& options) {
   NPUBANK_RETURN_IF_ERROR(CheckOptions(model.config(), options));
-  NPUBANK_ASSIGN_OR_RETURN(const Graph graph, BuildLlama(model, options));
+  NPUBANK_ASSIGN_OR_RETURN(const Graph graph, BuildNetwork(model, options));
   NPUBANK_ASSIGN_OR_RETURN(SubmodelBlob blob, CompileGraph(graph, options));
   blob.vocabulary = static_cast<uint64_t>(model.config().vocab_size);
   return WriteSubmodelBlob(blob);

@@ -1,4 +1,4 @@
-// Compile: a Llama-family decoder and a phase in, a weightless submodel blob out.
+// Compile: a decoder (frontend/networks.h) and a phase in, a weightless submodel blob out.
 //
 //   CompileOptions options;
 //   options.name = "prefill";

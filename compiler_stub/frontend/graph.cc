@@ -23,8 +23,7 @@ uint32_t Graph::AddState(std::string name, TensorType type) {
 uint32_t Graph::AddWeight(std::string name, LazyTensor weight, WeightPart part) {
   const auto number = static_cast<uint32_t>(values_.size());
   TensorType type = weight.type();
-  return AddValue({std::move(name), std::move(type), ValueKind::kWeight, std::move(weight),
-                   part},
+  return AddValue({std::move(name), std::move(type), ValueKind::kWeight, std::move(weight), part},
                   number);
 }
 

@@ -85,9 +85,14 @@ absl::StatusOr<OperandWeight> Weights::Converted(absl::string_view name, const S
   return OperandWeight{WeightForm(), !transpose, {*std::move(numbers)}};
 }
 
-absl::StatusOr<OperandWeight> Weights::Matrix(absl::string_view name, int64_t out,
-                                              int64_t in) const {
-  NPUBANK_ASSIGN_OR_RETURN(const StoredWeight stored, Stored(name, {out, in}));
+absl::StatusOr<OperandWeight> Weights::Matrix(absl::string_view name, int64_t out, int64_t in,
+                                              RowRange rows) const {
+  NPUBANK_ASSIGN_OR_RETURN(StoredWeight stored, Stored(name, {rows.all() ? out : rows.of, in}));
+  if (!rows.all()) {
+    absl::StatusOr<StoredWeight> part = Rows(stored, rows.first, out);
+    if (!part.ok()) return Annotate(part.status(), absl::StrCat("tensor '", name, "'"));
+    stored = *std::move(part);
+  }
   NPUBANK_ASSIGN_OR_RETURN(std::optional<OperandWeight> used,
                            AsStored(name, stored, {OpKind::kMatMul}));
   if (used.has_value()) return *std::move(used);
@@ -104,10 +109,10 @@ absl::StatusOr<OperandWeight> Weights::Table(absl::string_view name, int64_t row
   return Converted(name, stored, /*transpose=*/false);
 }
 
-absl::StatusOr<OperandWeight> Weights::Norm(absl::string_view name, int64_t size) const {
+absl::StatusOr<OperandWeight> Weights::Vector(absl::string_view name, int64_t size,
+                                              OpKind user) const {
   NPUBANK_ASSIGN_OR_RETURN(const StoredWeight stored, Stored(name, {size}));
-  NPUBANK_ASSIGN_OR_RETURN(std::optional<OperandWeight> used,
-                           AsStored(name, stored, {OpKind::kRmsNorm}));
+  NPUBANK_ASSIGN_OR_RETURN(std::optional<OperandWeight> used, AsStored(name, stored, {user}));
   if (used.has_value()) return *std::move(used);
   return Converted(name, stored, /*transpose=*/false);
 }

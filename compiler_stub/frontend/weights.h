@@ -13,7 +13,7 @@
 // The choice is made from the stored tensor and DeviceTraits alone, so that every submodel of a model, in
 // every process, makes the same one.
 //
-// Norms are vectors: stored, or F32. Errors: those of Checkpoint::Stored; InvalidArgument for a tensor
+// Norms and biases are vectors: stored, or F32. Errors: those of Checkpoint::Stored; InvalidArgument for a tensor
 // whose shape is not what the network asks for, or that the format cannot take; both name it. Threads: pure.
 #ifndef NPUBANK_COMPILER_STUB_FRONTEND_WEIGHTS_H_
 #define NPUBANK_COMPILER_STUB_FRONTEND_WEIGHTS_H_
@@ -32,6 +32,13 @@
 
 namespace npubank {
 
+// Rows of a stored tensor of `of` rows, from `first` on; by default all that there are.
+struct RowRange {
+  int64_t first = 0;
+  int64_t of = 0;
+  bool all() const { return of == 0; }
+};
+
 struct OperandWeight {
   WeightForm form;
   bool transposed = false;  // [out, in], as stored
@@ -46,12 +53,14 @@ class Weights {
         device_(options.device),
         converted_(options.converted) {}
 
-  // Of a MatMul from `in` to `out` numbers.
-  absl::StatusOr<OperandWeight> Matrix(absl::string_view name, int64_t out, int64_t in) const;
+  // Of a MatMul from `in` to `out` numbers: a tensor, or `out` rows of one that several share.
+  absl::StatusOr<OperandWeight> Matrix(absl::string_view name, int64_t out, int64_t in,
+                                       RowRange rows = {}) const;
   // Rows that are looked up, and that the head may use as its matrix as well: never transposed.
   absl::StatusOr<OperandWeight> Table(absl::string_view name, int64_t rows, int64_t columns,
                                       bool is_head) const;
-  absl::StatusOr<OperandWeight> Norm(absl::string_view name, int64_t size) const;
+  // A norm or a bias, for that operation.
+  absl::StatusOr<OperandWeight> Vector(absl::string_view name, int64_t size, OpKind user) const;
 
  private:
   absl::StatusOr<StoredWeight> Stored(absl::string_view name, std::vector<int64_t> dims) const;

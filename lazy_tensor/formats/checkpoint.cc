@@ -59,10 +59,11 @@ absl::StatusOr<Checkpoint::FolderConfig> Checkpoint::ReadFolder(const std::strin
 absl::Status Checkpoint::Take(FolderConfig folder) {
   config_ = std::move(folder.config);
   quantization_ = std::move(folder.quantization);
-  const NameLists& known = NetworkNames::Find(config_.model_type)->tensors;
+  const NetworkNames& network = *NetworkNames::Find(config_.model_type);
   for (const StoredTensor& tensor : index_->tensors()) {
     std::string name = quantization_ ? WeightOfPart(*quantization_, tensor.name) : tensor.name;
-    NPUBANK_RETURN_IF_ERROR(CheckTensor(known, name, tensor, *index_, config_.num_layers));
+    NPUBANK_RETURN_IF_ERROR(
+        CheckTensor(network, Naming::kHub, name, tensor, *index_, config_.num_layers));
     if (name == tensor.name) continue;
     // Integers beside a scale go by the weight's own name.
     const bool is_part = quantization_->method == Quantization::Method::kInt8;
@@ -91,10 +92,11 @@ absl::Status Checkpoint::CheckIntegersHaveScales() const {
 absl::Status Checkpoint::ReadGguf(const Gguf& gguf) {
   NPUBANK_ASSIGN_OR_RETURN(const std::shared_ptr<Source> source, index_->Open(0));
   NPUBANK_ASSIGN_OR_RETURN(config_, GgufModelConfig(gguf, *source));
-  const NameLists& known = NetworkNames::Find(config_.model_type)->gguf_tensors;
+  const NetworkNames& network = *NetworkNames::Find(config_.model_type);
   for (const StoredTensor& tensor : index_->tensors()) {
-    NPUBANK_RETURN_IF_ERROR(CheckTensor(known, tensor.name, tensor, *index_, config_.num_layers));
-    std::string name = HuggingFaceName(tensor.name);
+    NPUBANK_RETURN_IF_ERROR(CheckTensor(network, Naming::kGguf, tensor.name, tensor, *index_,
+                                        config_.num_layers));
+    std::string name = HubName(network, tensor.name);
     if (name != tensor.name) stored_names_[std::move(name)] = tensor.name;
   }
   return absl::OkStatus();

@@ -11,7 +11,7 @@
 // beside them, is built over what is stored, in F32 where that is quantised: "model.layers.0.self_attn.q_proj.weight" over a
 // GGUF file's "blk.0.attn_q.weight", or over "...q_proj.qweight" and its like (quantization.h). So
 // the rooms above see one kind of model, and the leaves of any recipe are found again by name. Every
-// tensor is one that the network uses or that is known to change nothing (llama_names.h): a model with
+// tensor is one that the network uses or that is known to change nothing (model/network_names.h): a model with
 // others is refused, since what it computes is not what would come out.
 //
 // Ownership: files stay open while the Checkpoint, or any tensor built over them, lives: drop the

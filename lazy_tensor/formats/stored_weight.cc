@@ -1,7 +1,10 @@
 #include "npubank/lazy_tensor/formats/stored_weight.h"
 
+#include <cstddef>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/recipe/recipe_op.h"
 
@@ -104,6 +107,28 @@ absl::StatusOr<LazyTensor> Dequantized(const StoredWeight& stored) {
     }
   }
   return stored.parts[0];
+}
+
+absl::StatusOr<StoredWeight> Rows(const StoredWeight& stored, int64_t first, int64_t count) {
+  NPUBANK_ASSIGN_OR_RETURN(const TensorType numbers, stored.Numbers());
+  const int axis = stored.form.by_rows() ? 0 : 1;
+  const int64_t all = numbers.shape().dim(axis);
+  StoredWeight rows = {stored.form, {}};
+  for (const LazyTensor& part : stored.parts) {
+    const Shape& shape = part.type().shape();
+    std::vector<int64_t> start(static_cast<size_t>(shape.rank()), 0);
+    std::vector<int64_t> size(shape.dims().begin(), shape.dims().end());
+    const int64_t in_one = all / shape.dim(axis);  // rows that an element holds: eight of some words
+    if (first % in_one != 0 || count % in_one != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("rows ", first, " to ", first + count,
+                                                     " are not whole words of ", in_one));
+    }
+    start[axis] = first / in_one;
+    size[axis] = count / in_one;
+    NPUBANK_ASSIGN_OR_RETURN(LazyTensor slice, part.Slice(start, size));
+    rows.parts.push_back(std::move(slice));
+  }
+  return rows;
 }
 
 absl::StatusOr<StoredWeight> Packed(const StoredWeight& stored) {

@@ -19,6 +19,7 @@
 #ifndef NPUBANK_LAZY_TENSOR_FORMATS_STORED_WEIGHT_H_
 #define NPUBANK_LAZY_TENSOR_FORMATS_STORED_WEIGHT_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -38,6 +39,9 @@ struct StoredWeight {
 // The numbers as one tensor [N, K]: as it is if plain, else F32.
 absl::StatusOr<LazyTensor> Dequantized(const StoredWeight& stored);
 absl::StatusOr<StoredWeight> Packed(const StoredWeight& stored);
+// Rows [first, first + count) of the numbers [N, K], in the same form: each part in turn. InvalidArgument where they
+// are no whole words of GPTQ's or AWQ's.
+absl::StatusOr<StoredWeight> Rows(const StoredWeight& stored, int64_t first, int64_t count);
 
 }  // namespace npubank
 

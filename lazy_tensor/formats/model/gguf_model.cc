@@ -1,24 +1,23 @@
 #include "npubank/lazy_tensor/formats/model/gguf_model.h"
 
+#include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/json.h"
-#include "npubank/lazy_tensor/formats/model/llama_names.h"
+#include "npubank/lazy_tensor/formats/model/network_names.h"
 
 namespace npubank {
 namespace {
@@ -58,75 +57,101 @@ const GgufTensor* FindTensor(const Gguf& file, absl::string_view name) {
   return nullptr;
 }
 
-// Which key of config.json a metadata key stands for.
+// Which key of config.json a metadata key stands for; '@' is the architecture.
 struct ConfigKey {
   const char* gguf;
   const char* config;
   bool needed;
 };
 constexpr ConfigKey kConfigKeys[] = {
-    {"llama.embedding_length", "hidden_size", true},
-    {"llama.feed_forward_length", "intermediate_size", true},
-    {"llama.block_count", "num_hidden_layers", true},
-    {"llama.attention.head_count", "num_attention_heads", true},
-    {"llama.attention.head_count_kv", "num_key_value_heads", false},
-    {"llama.attention.key_length", "head_dim", false},
-    {"llama.context_length", "max_position_embeddings", true},
-    {"llama.attention.layer_norm_rms_epsilon", "rms_norm_eps", true},
-    {"llama.rope.freq_base", "rope_theta", false},
-    {"llama.vocab_size", "vocab_size", false},
+    {"@.embedding_length", "hidden_size", true},
+    {"@.feed_forward_length", "intermediate_size", true},
+    {"@.block_count", "num_hidden_layers", true},
+    {"@.attention.head_count", "num_attention_heads", true},
+    {"@.attention.head_count_kv", "num_key_value_heads", false},
+    {"@.attention.key_length", "head_dim", false},
+    {"@.attention.sliding_window", "sliding_window", false},
+    {"@.context_length", "max_position_embeddings", true},
+    {"@.attention.layer_norm_rms_epsilon", "rms_norm_eps", true},
+    {"@.rope.freq_base", "rope_theta", false},
+    {"@.vocab_size", "vocab_size", false},
     {"tokenizer.ggml.bos_token_id", "bos_token_id", false},
     {"tokenizer.ggml.eos_token_id", "eos_token_id", false},
 };
 
-// The keys that begin with `prefix`.
-absl::Status CheckMetadata(const NameLists& lists, const Gguf& file, const std::string& prefix,
-                           const std::string& name, const std::string& what) {
-  Json metadata = Json::object();
-  for (auto at = file.metadata.lower_bound(prefix);
-       at != file.metadata.end() && absl::StartsWith(at->first, prefix); ++at) {
-    metadata[at->first] = JsonOf(at->second);
-  }
-  return CheckKeys(lists, metadata, absl::StrCat(name, ": metadata "), what);
-}
+// A network's own metadata.
+class Metadata {
+ public:
+  Metadata(const NetworkNames& network, const Gguf& file) : network_(network), file_(file) {}
 
-absl::Status CheckArchitecture(const Gguf& file, const std::string& name) {
+  std::string Key(absl::string_view key) const {
+    return absl::StrReplaceAll(key, {{"@", network_.architecture}});
+  }
+  const GgufValue* Find(absl::string_view key) const { return file_.Find(Key(key)); }
+  Json Number(absl::string_view key) const { return NumberOf(Find(key)); }
+
+ private:
+  const NetworkNames& network_;
+  const Gguf& file_;
+};
+
+absl::StatusOr<const NetworkNames*> FindNetwork(const Gguf& file, const std::string& name) {
   const std::string architecture = TextOf(file.Find("general.architecture"));
-  if (architecture != "llama") {
-    return Invalid(name, "general.architecture",
-                   absl::StrCat("is ", Quote(architecture), "; supported is 'llama'"));
+  const NetworkNames* network = NetworkNames::FindArchitecture(architecture);
+  if (network == nullptr) {
+    std::vector<std::string> known;
+    for (const NetworkNames* one : NetworkNames::All()) {
+      if (one->architecture[0] != '\0') known.push_back(Quote(one->architecture));
+    }
+    return Invalid(
+        name, "general.architecture",
+        absl::StrCat("is ", Quote(architecture), "; supported are ", absl::StrJoin(known, ", ")));
   }
-  return CheckMetadata(LlamaNames().metadata, file, "", name, "a llama network");
+  Json metadata = Json::object();
+  for (const auto& [key, value] : file.metadata) metadata[key] = JsonOf(value);
+  NPUBANK_RETURN_IF_ERROR(CheckKeys(network->metadata, metadata, absl::StrCat(name, ": metadata "),
+                                    absl::StrCat("a ", network->network, " network"),
+                                    network->architecture));
+  return network;
 }
 
-// rope_scaling as config.json has it; null when there is none.
-absl::StatusOr<Json> ScalingJson(const Gguf& file, const std::string& name) {
-  const std::string kind = TextOf(file.Find("llama.rope.scaling.type"));
-  Json factor = NumberOf(file.Find("llama.rope.scaling.factor"));
-  if (factor.is_null()) factor = NumberOf(file.Find("llama.rope.scale_linear"));
+// rope_scaling as config.json has it; null when there is none. Longrope comes as a tensor.
+absl::StatusOr<Json> ScalingJson(const NetworkNames& network, const Metadata& metadata,
+                                 const std::string& name) {
+  const std::string kind = TextOf(metadata.Find("@.rope.scaling.type"));
+  Json factor = metadata.Number("@.rope.scaling.factor");
+  if (factor.is_null()) factor = metadata.Number("@.rope.scale_linear");
   if (kind == "linear" || (kind.empty() && !factor.is_null())) {
     return Json{{"rope_type", "linear"}, {"factor", factor}};
   }
-  if (kind.empty() || kind == "none") return Json(nullptr);
-  return Invalid(name, "llama.rope.scaling.type",
+  if (kind.empty() || kind == "none" || (network.long_rope && kind == "longrope")) {
+    return Json(nullptr);
+  }
+  return Invalid(name, metadata.Key("@.rope.scaling.type"),
                  absl::StrCat("is ", Quote(kind), "; supported is 'linear'"));
 }
 
 // The metadata as a config.json, so that one reader checks both.
-absl::StatusOr<Json> ConfigJson(const Gguf& file, const std::string& name) {
-  Json config = {{"model_type", "llama"}};
+absl::StatusOr<Json> ConfigJson(const NetworkNames& network, const Gguf& file,
+                                const std::string& name) {
+  const Metadata metadata(network, file);
+  Json config = {{"model_type", network.network}};
   for (const ConfigKey& key : kConfigKeys) {
-    const GgufValue* value = file.Find(key.gguf);
+    const GgufValue* value = metadata.Find(key.gguf);
     Json number = NumberOf(value);
-    if (value != nullptr && number.is_null()) return Invalid(name, key.gguf, "must be a number");
-    if (value == nullptr && key.needed) return Invalid(name, key.gguf, "is missing");
+    if (value != nullptr && number.is_null()) {
+      return Invalid(name, metadata.Key(key.gguf), "must be a number");
+    }
+    if (value == nullptr && key.needed) return Invalid(name, metadata.Key(key.gguf), "is missing");
     if (!number.is_null()) config[key.config] = std::move(number);
   }
-  NPUBANK_ASSIGN_OR_RETURN(config["rope_scaling"], ScalingJson(file, name));
+  if (config.value("sliding_window", Json()) == 0) config.erase("sliding_window");  // none
+  NPUBANK_ASSIGN_OR_RETURN(config["rope_scaling"], ScalingJson(network, metadata, name));
   if (!config.contains("vocab_size")) {
     const GgufTensor* embedding = FindTensor(file, "token_embd.weight");
     if (embedding == nullptr || embedding->shape.rank() != 2) {
-      return Invalid(name, "llama.vocab_size", "is missing, and so is a 2-D token_embd.weight");
+      return Invalid(name, metadata.Key("@.vocab_size"),
+                     "is missing, and so is a 2-D token_embd.weight");
     }
     config["vocab_size"] = embedding->shape.dim(0);
   }
@@ -135,11 +160,11 @@ absl::StatusOr<Json> ConfigJson(const Gguf& file, const std::string& name) {
 }
 
 // What the shared reader cannot know: these must be what the decoder assumes.
-absl::Status CheckHeads(const Gguf& file, const std::string& name, int64_t head_dim) {
-  for (const char* key : {"llama.rope.dimension_count", "llama.attention.value_length"}) {
-    const Json value = NumberOf(file.Find(key));
+absl::Status CheckHeads(const Metadata& metadata, const std::string& name, int64_t head_dim) {
+  for (const char* key : {"@.rope.dimension_count", "@.attention.value_length"}) {
+    const Json value = metadata.Number(key);
     if (!value.is_null() && value != head_dim) {
-      return Invalid(name, key, absl::StrCat("must be the head size ", head_dim));
+      return Invalid(name, metadata.Key(key), absl::StrCat("must be the head size ", head_dim));
     }
   }
   return absl::OkStatus();
@@ -168,54 +193,49 @@ absl::Status DivideFrequencies(const GgufTensor& factors, const Source& source,
   return absl::OkStatus();
 }
 
+// Longrope's magnitude, and the context that its short factors are for.
+absl::Status ReadLongRope(const Metadata& metadata, const std::string& name, ModelConfig& config) {
+  const Json magnitude = metadata.Number("@.rope.scaling.attn_factor");
+  if (!magnitude.is_null()) config.rope_magnitude = magnitude.get<double>();
+  if (!(config.rope_magnitude >= 1e-3 && config.rope_magnitude <= 1e3)) {
+    return Invalid(name, metadata.Key("@.rope.scaling.attn_factor"), "must be from 1e-3 to 1e3");
+  }
+  const Json original = metadata.Number("@.rope.scaling.original_context_length");
+  if (!original.is_number_integer() || original < 1) {
+    return Invalid(name, metadata.Key("@.rope.scaling.original_context_length"),
+                   "must be a number of at least 1 beside rope_factors_short.weight");
+  }
+  config.context_length =
+      static_cast<int64_t>(std::min<uint64_t>(original.get<uint64_t>(), config.context_length));
+  return absl::OkStatus();
+}
+
+// A tensor of divisors, which only a network that uses it may have.
+absl::StatusOr<bool> DivideBy(const Gguf& file, const char* tensor, const Source& source,
+                              ModelConfig& config) {
+  const GgufTensor* factors = FindTensor(file, tensor);
+  if (factors == nullptr) return false;
+  const absl::Status status = DivideFrequencies(*factors, source, config);
+  if (status.ok()) return true;
+  return Annotate(status, absl::StrCat(source.name(), ": tensor '", tensor, "'"));
+}
+
 }  // namespace
 
 absl::StatusOr<ModelConfig> GgufModelConfig(const Gguf& file, const Source& source) {
   const std::string& name = source.name();
-  NPUBANK_RETURN_IF_ERROR(CheckArchitecture(file, name));
-  NPUBANK_ASSIGN_OR_RETURN(const Json json, ConfigJson(file, name));
+  NPUBANK_ASSIGN_OR_RETURN(const NetworkNames* const network, FindNetwork(file, name));
+  NPUBANK_ASSIGN_OR_RETURN(const Json json, ConfigJson(*network, file, name));
   NPUBANK_ASSIGN_OR_RETURN(ModelConfig config, ParseModelConfig(json.dump(), name));
-  NPUBANK_RETURN_IF_ERROR(CheckHeads(file, name, config.head_dim));
-  config.rope_interleaved = true;
-  if (const GgufTensor* factors = FindTensor(file, "rope_freqs.weight")) {
-    const absl::Status status = DivideFrequencies(*factors, source, config);
-    if (!status.ok()) return Annotate(status, absl::StrCat(name, ": tensor 'rope_freqs.weight'"));
-  }
+  const Metadata metadata(*network, file);
+  NPUBANK_RETURN_IF_ERROR(CheckHeads(metadata, name, config.head_dim));
+  config.rope_interleaved = network->gguf_interleaved;
+  NPUBANK_RETURN_IF_ERROR(DivideBy(file, "rope_freqs.weight", source, config).status());
+  if (!network->long_rope) return config;
+  NPUBANK_ASSIGN_OR_RETURN(const bool long_rope,
+                           DivideBy(file, "rope_factors_short.weight", source, config));
+  if (long_rope) NPUBANK_RETURN_IF_ERROR(ReadLongRope(metadata, name, config));
   return config;
-}
-
-std::string HuggingFaceName(absl::string_view gguf_name) {
-  static constexpr std::pair<const char*, const char*> kModelNames[] = {
-      {"token_embd.weight", "model.embed_tokens.weight"},
-      {"output_norm.weight", "model.norm.weight"},
-      {"output.weight", "lm_head.weight"},
-  };
-  static constexpr std::pair<const char*, const char*> kLayerNames[] = {
-      {"attn_norm.weight", "input_layernorm.weight"},
-      {"attn_q.weight", "self_attn.q_proj.weight"},
-      {"attn_k.weight", "self_attn.k_proj.weight"},
-      {"attn_v.weight", "self_attn.v_proj.weight"},
-      {"attn_output.weight", "self_attn.o_proj.weight"},
-      {"ffn_norm.weight", "post_attention_layernorm.weight"},
-      {"ffn_gate.weight", "mlp.gate_proj.weight"},
-      {"ffn_up.weight", "mlp.up_proj.weight"},
-      {"ffn_down.weight", "mlp.down_proj.weight"},
-  };
-  for (const auto& [from, to] : kModelNames) {
-    if (gguf_name == from) return to;
-  }
-  absl::string_view rest = gguf_name;
-  const size_t dot = rest.find('.', 4);
-  int64_t layer = 0;
-  if (absl::ConsumePrefix(&rest, "blk.") && dot != absl::string_view::npos &&
-      absl::SimpleAtoi(rest.substr(0, dot - 4), &layer)) {
-    for (const auto& [from, to] : kLayerNames) {
-      if (rest.substr(dot - 3) == from) {
-        return absl::StrCat("model.layers.", rest.substr(0, dot - 4), ".", to);
-      }
-    }
-  }
-  return std::string(gguf_name);
 }
 
 }  // namespace npubank

@@ -1,263 +1,43 @@
-#include "npubank/lazy_tensor/formats/model/llama_names.h"
+// Llama 1 to 3.2, TinyLlama and SmolLM2; Mistral, whose GGUF files are llama's.
+#include "npubank/lazy_tensor/formats/model/common_names.h"
+#include "npubank/lazy_tensor/formats/model/networks.h"
 
 namespace npubank {
 namespace {
 
 constexpr KnownName::Kind kUsed = KnownName::Kind::kUsed;
 constexpr KnownName::Kind kHarmless = KnownName::Kind::kHarmless;
-constexpr KnownName::Kind kAdds = KnownName::Kind::kAdds;
 constexpr KnownName::Kind kRefused = KnownName::Kind::kRefused;
 
-constexpr char kBiases[] = "layers with biases are not supported";
-constexpr char kWindow[] =
-    "a llama network has no sliding window; where every position sees the last ones only, say "
-    "model_type 'mistral'";
-constexpr char kExperts[] = "experts are not supported";
-constexpr char kScaled[] = "scaled activations are not supported";
-constexpr char kHeadNorms[] =
-    "norms of queries and keys are not supported: this is another network than llama";
-constexpr char kScales[] =
-    "scales of weights in another type than the config says; supported are GPTQ, AWQ and "
-    "compressed-tensors, named in quantization_config";
-constexpr char kPacked[] =
-    "a part of a quantised weight, but config.json has no quantization_config that says how";
-
-constexpr char kZeroPoints[] =
-    "zero points beside integers are not supported; quantise the model with symmetric=true";
-
 constexpr KnownName kConfig[] = {
-    {"model_type", kUsed},
-    {"vocab_size", kUsed},
-    {"hidden_size", kUsed},
-    {"intermediate_size", kUsed},
-    {"num_hidden_layers", kUsed},
-    {"num_attention_heads", kUsed},
-    {"num_key_value_heads", kUsed},
-    {"head_dim", kUsed},
-    {"max_position_embeddings", kUsed},
-    {"rms_norm_eps", kUsed},
-    {"rope_theta", kUsed},
-    {"rope_scaling", kUsed},
-    {"rope_parameters", kUsed},
-    {"partial_rotary_factor", kUsed},
-    {"tie_word_embeddings", kUsed},
-    {"bos_token_id", kUsed},
-    {"eos_token_id", kUsed},
-    {"quantization_config", kUsed},
-    {"attention_bias", kRefused, kBiases, "[false]"},
-    {"mlp_bias", kRefused, kBiases, "[false]"},
-    {"hidden_act", kRefused, "supported is 'silu'", R"(["silu"])"},
-    {"rope_interleaved", kRefused, "a folder's rows are in the order of halves; convert the model",
-     "[false]"},
-    {"sliding_window", kRefused, kWindow},
-    {"auto_map", kRefused,
-     "code of the model's own is not run; remove the key if it computes the plain network", "[{}]"},
-    {"pruned_heads", kRefused, "pruned heads are not supported", "[{}]"},
-    {"is_encoder_decoder", kRefused, "supported are decoders", "[false]"},
-    {"add_cross_attention", kRefused, "supported are decoders that see themselves only", "[false]"},
-    // What these models carry beside it.
-    {"architectures", kHarmless},  // the tensors say what there is
-    {"attention_dropout", kHarmless},
-    {"initializer_range", kHarmless},
     {"is_llama_config", kHarmless},
     {"max_sequence_length", kHarmless},
     {"pretraining_tp", kHarmless},  // how products are cut into pieces
-    {"torch_dtype", kHarmless},
-    {"dtype", kHarmless},
-    {"transformers_version", kHarmless},
-    {"transformers.js_config", kHarmless},
-    {"unsloth_fixed", kHarmless},
-    {"unsloth_version", kHarmless},
-    {"use_cache", kHarmless},
-    {"_*", kHarmless},
-    // What transformers knows of any model: tokens, training, generation, what else is to come out.
-    {"bad_words_ids", kHarmless},
-    {"begin_suppress_tokens", kHarmless},
-    {"chunk_size_feed_forward", kHarmless},
-    {"cross_attention_hidden_size", kHarmless},
-    {"decoder_start_token_id", kHarmless},
-    {"diversity_penalty", kHarmless},
-    {"do_sample", kHarmless},
-    {"early_stopping", kHarmless},
-    {"encoder_no_repeat_ngram_size", kHarmless},
-    {"exponential_decay_length_penalty", kHarmless},
-    {"finetuning_task", kHarmless},
-    {"forced_bos_token_id", kHarmless},
-    {"forced_eos_token_id", kHarmless},
-    {"gradient_checkpointing", kHarmless},
-    {"id2label", kHarmless},
-    {"is_decoder", kHarmless},
-    {"label2id", kHarmless},
-    {"length_penalty", kHarmless},
-    {"max_length", kHarmless},
-    {"min_length", kHarmless},
-    {"no_repeat_ngram_size", kHarmless},
-    {"num_beam_groups", kHarmless},
-    {"num_beams", kHarmless},
-    {"num_labels", kHarmless},
-    {"num_return_sequences", kHarmless},
-    {"output_attentions", kHarmless},
-    {"output_hidden_states", kHarmless},
-    {"output_scores", kHarmless},
-    {"pad_token_id", kHarmless},
-    {"prefix", kHarmless},
-    {"problem_type", kHarmless},
-    {"remove_invalid_values", kHarmless},
-    {"repetition_penalty", kHarmless},
-    {"return_dict", kHarmless},
-    {"return_dict_in_generate", kHarmless},
-    {"sep_token_id", kHarmless},
-    {"suppress_tokens", kHarmless},
-    {"task_specific_params", kHarmless},
-    {"temperature", kHarmless},
-    {"tf_legacy_loss", kHarmless},
-    {"tie_encoder_decoder", kHarmless},
-    {"tokenizer_class", kHarmless},
-    {"top_k", kHarmless},
-    {"top_p", kHarmless},
-    {"torchscript", kHarmless},
-    {"typical_p", kHarmless},
-    {"unk_token_id", kHarmless},
-    {"use_bfloat16", kHarmless},
 };
 constexpr KnownName kMistralConfig[] = {{"sliding_window", kUsed}};
 
-constexpr KnownName kRope[] = {
-    {"type", kUsed},
-    {"rope_type", kUsed},
-    {"factor", kUsed},
-    {"low_freq_factor", kUsed},
-    {"high_freq_factor", kUsed},
-    {"original_max_position_embeddings", kUsed},
-    {"rope_theta", kUsed},
-    {"partial_rotary_factor", kUsed},
-};
-
-constexpr KnownName kTensors[] = {
-    {"model.embed_tokens.weight", kUsed},
-    {"model.norm.weight", kUsed},
-    {"lm_head.weight", kUsed},  // of a tied head the table is used, and this is its copy
-    {"model.layers.#.input_layernorm.weight", kUsed},
-    {"model.layers.#.post_attention_layernorm.weight", kUsed},
-    {"model.layers.#.self_attn.q_proj.weight", kUsed},
-    {"model.layers.#.self_attn.k_proj.weight", kUsed},
-    {"model.layers.#.self_attn.v_proj.weight", kUsed},
-    {"model.layers.#.self_attn.o_proj.weight", kUsed},
-    {"model.layers.#.mlp.gate_proj.weight", kUsed},
-    {"model.layers.#.mlp.up_proj.weight", kUsed},
-    {"model.layers.#.mlp.down_proj.weight", kUsed},
-    // Computed from the config; older files have them as they were when the model was saved.
-    {"model.layers.#.self_attn.rotary_emb.inv_freq", kHarmless},
-    {"model.layers.#.self_attn.rotary_emb.cos_cached", kHarmless},
-    {"model.layers.#.self_attn.rotary_emb.sin_cached", kHarmless},
-    {"model.rotary_emb.inv_freq", kHarmless},
-    {"*.bias", kAdds, kBiases},  // AutoGPTQ writes zeros
-    {"*.weight_zero_point", kAdds, kZeroPoints},  // older files have zeros
-    {"*.q_norm.weight", kRefused, kHeadNorms},
-    {"*.k_norm.weight", kRefused, kHeadNorms},
-    {"*_scale", kRefused, kScales},
-    {"*_scale_inv", kRefused, kScales},
-    {"*.qweight", kRefused, kPacked},
-    {"*.qzeros", kRefused, kPacked},
-    {"*.scales", kRefused, kPacked},
-    {"*.g_idx", kRefused, kPacked},
-    {"*.weight_packed", kRefused, kPacked},
-    {"*.weight_shape", kRefused, kPacked},
-    {"*.weight_g_idx", kRefused,
-     "groups in another order than the inputs are not supported; quantise the model without actorder"},
-};
-
 constexpr KnownName kMetadata[] = {
-    {"general.architecture", kUsed},
-    {"general.alignment", kUsed},
-    {"general.type", kRefused, "supported is 'model'", R"(["model"])"},
-    {"general.*", kHarmless},
-    {"llama.vocab_size", kUsed},
-    {"llama.embedding_length", kUsed},
-    {"llama.feed_forward_length", kUsed},
-    {"llama.block_count", kUsed},
-    {"llama.context_length", kUsed},
-    {"llama.attention.head_count", kUsed},
-    {"llama.attention.head_count_kv", kUsed},
-    {"llama.attention.key_length", kUsed},
-    {"llama.attention.value_length", kUsed},
-    {"llama.attention.layer_norm_rms_epsilon", kUsed},
-    {"llama.rope.dimension_count", kUsed},
-    {"llama.rope.freq_base", kUsed},
-    {"llama.rope.scale_linear", kUsed},
-    {"llama.rope.scaling.type", kUsed},
-    {"llama.rope.scaling.factor", kUsed},
-    {"llama.rope.scaling.original_context_length", kHarmless},  // of types that are refused
-    {"llama.rope.scaling.finetuned", kHarmless},
-    {"llama.rope.scaling.attn_factor", kRefused, kScaled, "[0, 1]"},
-    {"llama.rope.scaling.yarn_log_multiplier", kRefused, kScaled, "[0]"},
-    {"llama.attention.sliding_window", kRefused, kWindow, "[0]"},
-    {"llama.attention.causal", kRefused,
-     "supported are decoders, where a position sees those before it", "[true]"},
-    {"llama.attention.scale", kRefused, kScaled, "[0]"},
-    {"llama.attention.clamp_kqv", kRefused, "clamped queries, keys and values are not supported",
-     "[0]"},
-    {"llama.attention.max_alibi_bias", kRefused, "positions by ALiBi are not supported", "[0]"},
-    {"llama.attn_logit_softcapping", kRefused, kScaled, "[0]"},
-    {"llama.final_logit_softcapping", kRefused, kScaled, "[0]"},
-    {"llama.logit_scale", kRefused, kScaled, "[0, 1]"},
-    {"llama.embedding_scale", kRefused, kScaled, "[0, 1]"},
-    {"llama.residual_scale", kRefused, kScaled, "[0, 1]"},
-    {"llama.use_parallel_residual", kRefused, "parallel residuals are not supported", "[false]"},
-    {"llama.expert_count", kRefused, kExperts, "[0]"},
-    {"llama.expert_used_count", kRefused, kExperts, "[0]"},
-    {"llama.pooling_type", kRefused, "supported are models that give logits", "[0]"},
-    {"llama.tensor_data_layout", kRefused, "supported is the order of Meta's rows",
+    {"@.tensor_data_layout", kRefused, "supported is the order of Meta's rows",
      R"(["Meta AI original pth"])"},
-    {"split.count", kRefused, "a model in several files; join them with llama-gguf-split --merge",
-     "[0, 1]"},
-    {"split.no", kRefused, "a model in several files; join them with llama-gguf-split --merge",
-     "[0]"},
-    {"split.tensors.count", kHarmless},
-    {"quantize.*", kHarmless},      // what the quantiser was given
-    {"mradermacher.*", kHarmless},  // the same, of one who publishes many
-    {"tokenizer.*", kHarmless},     // tokenizers see to them
 };
-
-constexpr KnownName kGgufTensors[] = {
-    {"token_embd.weight", kUsed},
-    {"output_norm.weight", kUsed},
-    {"output.weight", kUsed},
-    {"rope_freqs.weight", kUsed},
-    {"blk.#.attn_norm.weight", kUsed},
-    {"blk.#.attn_q.weight", kUsed},
-    {"blk.#.attn_k.weight", kUsed},
-    {"blk.#.attn_v.weight", kUsed},
-    {"blk.#.attn_output.weight", kUsed},
-    {"blk.#.ffn_norm.weight", kUsed},
-    {"blk.#.ffn_gate.weight", kUsed},
-    {"blk.#.ffn_up.weight", kUsed},
-    {"blk.#.ffn_down.weight", kUsed},
-    {"blk.#.attn_rot_embd*", kHarmless},  // computed from the metadata
-    {"*.bias", kAdds, kBiases},
-    {"blk.#.attn_q_norm.weight", kRefused, kHeadNorms},
-    {"blk.#.attn_k_norm.weight", kRefused, kHeadNorms},
-    {"rope_factors_*", kRefused,
-     "factors for long and short contexts are not supported; supported is rope_freqs.weight"},
-    {"blk.#.rope_f*", kRefused,
-     "rope factors of single layers are not supported; supported is rope_freqs.weight"},
-    {"*.scale", kRefused, "scales beside a weight are not supported"},
-};
+constexpr KnownName kGgufTensors[] = {{"rope_freqs.weight", kUsed}};  // Llama 3's rope scaling
 
 }  // namespace
 
 const NetworkNames& LlamaNames() {
-  static const NetworkNames names = {"llama", {kConfig}, {kMetadata}, {kTensors}, {kGgufTensors}};
+  static const NetworkNames names = WithCommonNames({.network = "llama",
+                                                     .architecture = "llama",
+                                                     .gguf_interleaved = true,
+                                                     .config = {kConfig},
+                                                     .metadata = {kMetadata},
+                                                     .used = {TensorsApart()},
+                                                     .gguf_tensors = {kGgufTensors}});
   return names;
 }
 
 const NetworkNames& MistralNames() {
-  static const NetworkNames names = {"mistral", {kMistralConfig, kConfig}, {}, {kTensors}, {}};
-  return names;
-}
-
-const NameLists& RopeNames() {
-  static const NameLists names = {kRope};
+  static const NetworkNames names = WithCommonNames(
+      {.network = "mistral", .window = true, .config = {kMistralConfig}, .used = {TensorsApart()}});
   return names;
 }
 

@@ -1,15 +1,16 @@
 #include "npubank/lazy_tensor/formats/model/model_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/json.h"
 #include "npubank/lazy_tensor/formats/json_fields.h"
-#include "npubank/lazy_tensor/formats/model/llama_names.h"
 #include "npubank/lazy_tensor/formats/model/network_names.h"
 #include "npubank/lazy_tensor/formats/model/rope.h"
 
@@ -18,21 +19,25 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What makes a network another one than the Llama decoder that is built from this config.
-absl::Status CheckArchitecture(const Json& root, JsonFields& fields, ModelConfig& config) {
+// Which network it is, and that nothing makes it another one.
+absl::StatusOr<const NetworkNames*> FindNetwork(const Json& root, JsonFields& fields) {
   if (fields.Get("model_type") == nullptr) fields.Fail("model_type", "is missing");
-  config.model_type = fields.Text("model_type", "");
-  const NetworkNames* names = NetworkNames::Find(config.model_type);
+  const std::string model_type = fields.Text("model_type", "");
+  const NetworkNames* names = NetworkNames::Find(model_type);
   if (names == nullptr) {
-    fields.Fail("model_type", absl::StrCat("is ", Quote(config.model_type),
-                                           "; supported are 'llama' and 'mistral'"));
+    const std::string known =
+        absl::StrJoin(NetworkNames::All(), ", ", [](std::string* out, const NetworkNames* network) {
+          absl::StrAppend(out, "'", network->network, "'");
+        });
+    fields.Fail("model_type", absl::StrCat("is ", Quote(model_type), "; supported are ", known));
   }
   NPUBANK_RETURN_IF_ERROR(fields.status());
-  return CheckKeys(names->config, root, absl::StrCat(fields.file(), ": "),
-                   absl::StrCat("a ", names->network, " network"));
+  NPUBANK_RETURN_IF_ERROR(CheckKeys(names->config, root, absl::StrCat(fields.file(), ": "),
+                                    absl::StrCat("a ", names->network, " network")));
+  return names;
 }
 
-void ReadDimensions(JsonFields& fields, ModelConfig& config) {
+void ReadDimensions(const NetworkNames& names, JsonFields& fields, ModelConfig& config) {
   config.vocab_size = fields.Int("vocab_size", 1, ModelConfig::kMaxVocab);
   config.hidden_size = fields.Int("hidden_size", 1, ModelConfig::kMaxDim);
   config.intermediate_size = fields.Int("intermediate_size", 1, ModelConfig::kMaxDim);
@@ -64,18 +69,44 @@ void ReadDimensions(JsonFields& fields, ModelConfig& config) {
                 absl::StrCat("is ", config.num_kv_heads,
                              ", which does not divide num_attention_heads ", config.num_heads));
   }
-  if (config.model_type == "mistral") {
-    const int64_t window =
-        fields.Int("sliding_window", 1, ModelConfig::kMaxContext, ModelConfig::kMaxContext);
-    config.context_length = std::min(config.context_length, window);
+  if (names.window) {
+    config.sliding_window = fields.Int("sliding_window", 1, ModelConfig::kMaxContext, 0);
   }
 }
 
-RopeScaling ReadScaling(JsonFields& fields) {
+// A divisor for each pair, within the context that the model was made for at first.
+void ReadLongRope(JsonFields& rope, JsonFields& fields, ModelConfig& config, RopeScaling& scaling) {
+  scaling.kind = RopeScaling::Kind::kLongRope;
+  const Json* divisors = rope.Get("short_factor");
+  const auto pairs = static_cast<size_t>(config.head_dim / 2);
+  if (divisors == nullptr || !divisors->is_array() || divisors->size() != pairs) {
+    return rope.Fail("short_factor",
+                     absl::StrCat("must be a list of ", pairs, " numbers, one for each pair"));
+  }
+  for (const Json& divisor : *divisors) {
+    scaling.divisors.push_back(divisor.is_number() ? divisor.get<double>() : 0);
+    if (!(scaling.divisors.back() >= 1e-6 && scaling.divisors.back() <= 1e6)) {
+      return rope.Fail("short_factor", "has an element that is no number from 1e-6 to 1e6");
+    }
+  }
+  const int64_t original =
+      fields.Int("original_max_position_embeddings", 2, ModelConfig::kMaxContext);
+  if (!fields.status().ok() || config.context_length <= original) return;
+  const double longer = static_cast<double>(config.context_length) / static_cast<double>(original);
+  config.rope_magnitude = std::sqrt(1 + std::log(longer) / std::log(static_cast<double>(original)));
+  config.context_length = original;
+}
+
+RopeScaling ReadScaling(const NetworkNames& names, JsonFields& fields, JsonFields& root,
+                        ModelConfig& config) {
   RopeScaling scaling;
   const std::string kind = fields.Text("rope_type", fields.Text("type", "default").c_str());
+  if (names.long_rope && (kind == "longrope" || kind == "su")) {
+    ReadLongRope(fields, root, config, scaling);
+    return scaling;
+  }
   if (kind == "default") {
-    for (const char* key : {"factor", "low_freq_factor", "high_freq_factor"}) {
+    for (const char* key : {"factor", "low_freq_factor", "high_freq_factor", "short_factor"}) {
       if (fields.Get(key) == nullptr) continue;
       fields.Fail(
           key,
@@ -97,12 +128,13 @@ RopeScaling ReadScaling(JsonFields& fields) {
     }
   } else {
     fields.Fail("rope_type",
-                absl::StrCat("is ", Quote(kind), "; supported are 'linear' and 'llama3'"));
+                absl::StrCat("is ", Quote(kind), "; supported are 'linear' and 'llama3'",
+                             names.long_rope ? " and 'longrope'" : ""));
   }
   return scaling;
 }
 
-void ReadRope(JsonFields& fields, ModelConfig& config) {
+void ReadRope(const NetworkNames& names, JsonFields& fields, ModelConfig& config) {
   double theta = fields.Number("rope_theta", 1, 1e12, 10000);
   double rotary_part = fields.Number("partial_rotary_factor", 0, 1, 1);
   RopeScaling scaling;
@@ -111,10 +143,10 @@ void ReadRope(JsonFields& fields, ModelConfig& config) {
     if (value == nullptr) continue;
     if (!value->is_object()) return fields.Fail(key, "must be an object");
     JsonFields rope(*value, absl::StrCat(fields.file(), ": ", key));
-    rope.Adopt(CheckKeys(RopeNames(), *value, absl::StrCat(rope.file(), ": "), key));
+    rope.Adopt(CheckKeys(names.rope, *value, absl::StrCat(rope.file(), ": "), key));
     theta = rope.Number("rope_theta", 1, 1e12, theta);
     rotary_part = rope.Number("partial_rotary_factor", 0, 1, rotary_part);
-    scaling = ReadScaling(rope);
+    scaling = ReadScaling(names, rope, fields, config);
     fields.Adopt(rope.status());
   }
   if (rotary_part != 1) {
@@ -149,9 +181,10 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json, const std::
   }
   JsonFields fields(root, file);
   ModelConfig config;
-  NPUBANK_RETURN_IF_ERROR(CheckArchitecture(root, fields, config));
-  ReadDimensions(fields, config);
-  ReadRope(fields, config);
+  NPUBANK_ASSIGN_OR_RETURN(const NetworkNames* const names, FindNetwork(root, fields));
+  config.model_type = names->network;
+  ReadDimensions(*names, fields, config);
+  ReadRope(*names, fields, config);
   ReadTokens(fields, config);
   config.rms_norm_eps = fields.Number("rms_norm_eps", 1e-12, 1);
   config.tied_embeddings = fields.Bool("tie_word_embeddings", false);

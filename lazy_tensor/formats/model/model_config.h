@@ -1,11 +1,11 @@
-// ModelConfig: the shape of a Llama-family decoder, from config.json or GGUF metadata.
+// ModelConfig: the shape of a decoder, from config.json or GGUF metadata.
 //
 //   NPUBANK_ASSIGN_OR_RETURN(ModelConfig config, ReadModelConfig("model/config.json"));
 //
-// Accepted: model_type "llama", and "mistral", which is the same network with an optional sliding
-// window; its context_length then ends with the window, within which the two agree. Not accepted,
-// with a message: other model types, keys that change the network and keys that nobody knows (llama_names.h
-// lists the others), rope scaling other than "linear" and "llama3" or without a type, partial rotary dimensions. Keys are those of
+// Accepted: the model types of networks.h. Not accepted, with a message: other model types, keys that change the network and
+// keys that nobody knows (a network's lists have the others), rope scaling other than "linear", "llama3" and, where the
+// network has it, "longrope", or without a type, partial rotary dimensions. A context under longrope ends where its
+// original one does: the factors for longer ones are not used. Keys are those of
 // Hugging Face transformers, with its defaults: num_key_value_heads = num_attention_heads, head_dim
 // = hidden_size / num_attention_heads, rope_theta = 10000, tie_word_embeddings = false,
 // bos_token_id = 1, eos_token_id = 2; null means absent. The rope keys may also stand in
@@ -48,6 +48,10 @@ struct ModelConfig {
   bool rope_interleaved = false;
   // Radians per position for each of the head_dim / 2 pairs; rope scaling already applied.
   std::vector<float> rope_frequencies;
+  // Of queries and keys after they are turned, as longrope has it.
+  double rope_magnitude = 1;
+  // How many positions each one sees, itself the last of them; 0: all up to it.
+  int64_t sliding_window = 0;
   int64_t bos_token = 1;
   std::vector<int64_t> eos_tokens;
 };

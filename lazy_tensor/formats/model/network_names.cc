@@ -8,10 +8,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/json.h"
-#include "npubank/lazy_tensor/formats/model/llama_names.h"
 #include "npubank/lazy_tensor/formats/model/model_config.h"
+#include "npubank/lazy_tensor/formats/model/networks.h"
 
 namespace npubank {
 namespace {
@@ -51,15 +52,42 @@ bool Matches(absl::string_view pattern, absl::string_view text, absl::string_vie
   return false;
 }
 
+// The pattern with the architecture for its '@'.
+std::string Pattern(absl::string_view pattern, absl::string_view architecture) {
+  return absl::StrReplaceAll(pattern, {{"@", architecture}});
+}
+
 // Null when no list has the name.
-const KnownName* Find(const NameLists& lists, absl::string_view name, absl::string_view* number) {
+const KnownName* Find(const NameLists& lists, absl::string_view name, absl::string_view* number,
+                      absl::string_view architecture = "") {
   for (const absl::Span<const KnownName> list : lists) {
     for (const KnownName& known : list) {
       *number = {};
-      if (Matches(known.pattern, name, number)) return &known;
+      if (Matches(Pattern(known.pattern, architecture), name, number)) return &known;
     }
   }
   return nullptr;
+}
+
+// Null for a name of no tensor that is used.
+const TensorName* FindUsed(const NetworkNames& network, Naming naming, absl::string_view name,
+                           absl::string_view* number) {
+  for (const absl::Span<const TensorName> list : network.used) {
+    for (const TensorName& tensor : list) {
+      *number = {};
+      if (Matches(naming == Naming::kHub ? tensor.hub : tensor.gguf, name, number)) return &tensor;
+    }
+  }
+  return nullptr;
+}
+
+// Whether a value, or each value of a list, is one of those that say nothing.
+bool SaysNothing(const Json& value, const Json& harmless) {
+  const auto is_harmless = [&](const Json& one) {
+    return std::find(harmless.begin(), harmless.end(), one) != harmless.end();
+  };
+  if (!value.is_array() || value.empty()) return is_harmless(value);
+  return std::all_of(value.begin(), value.end(), is_harmless);
 }
 
 // As it may stand in a message.
@@ -82,19 +110,32 @@ absl::StatusOr<bool> IsZero(const StoredTensor& tensor, const SourceIndex& index
 
 }  // namespace
 
+const std::vector<const NetworkNames*>& NetworkNames::All() {
+  static const std::vector<const NetworkNames*> all = {&LlamaNames(), &MistralNames(),
+                                                       &Qwen2Names(), &Qwen3Names(), &Phi3Names()};
+  return all;
+}
+
 const NetworkNames* NetworkNames::Find(absl::string_view model_type) {
-  for (const NetworkNames* names : {&LlamaNames(), &MistralNames()}) {
+  for (const NetworkNames* names : All()) {
     if (model_type == names->network) return names;
   }
   return nullptr;
 }
 
+const NetworkNames* NetworkNames::FindArchitecture(absl::string_view architecture) {
+  for (const NetworkNames* names : All()) {
+    if (!architecture.empty() && architecture == names->architecture) return names;
+  }
+  return nullptr;
+}
+
 absl::Status CheckKeys(const NameLists& lists, const Json& object, const std::string& where,
-                       const std::string& network) {
+                       const std::string& network, absl::string_view architecture) {
   for (const auto& [key, value] : object.items()) {
     if (value.is_null()) continue;
     absl::string_view number;
-    const KnownName* known = Find(lists, key, &number);
+    const KnownName* known = Find(lists, key, &number, architecture);
     if (known == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat(where, Quote(key), " is not known to be part of ", network,
@@ -102,21 +143,22 @@ absl::Status CheckKeys(const NameLists& lists, const Json& object, const std::st
                        "the file if it changes nothing"));
     }
     if (known->kind != Kind::kRefused) continue;
-    const Json harmless = Json::parse(known->unless);
-    if (std::find(harmless.begin(), harmless.end(), value) != harmless.end()) continue;
+    if (SaysNothing(value, Json::parse(known->unless))) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(where, Quote(key), " is ", Shown(value), "; ", known->why));
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckTensor(const NameLists& lists, absl::string_view name, const StoredTensor& tensor,
-                         const SourceIndex& index, int64_t layers) {
+absl::Status CheckTensor(const NetworkNames& network, Naming naming, absl::string_view name,
+                         const StoredTensor& tensor, const SourceIndex& index, int64_t layers) {
   const std::string where =
       absl::StrCat(index.file(tensor.file).name, ": tensor ", Quote(tensor.name));
   absl::string_view number;
-  const KnownName* known = Find(lists, name, &number);
-  if (known == nullptr) {
+  const bool used = FindUsed(network, naming, name, &number) != nullptr;
+  const NameLists& others = naming == Naming::kHub ? network.tensors : network.gguf_tensors;
+  const KnownName* known = used ? nullptr : Find(others, name, &number);
+  if (!used && known == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat(where,
                      " is not known to be part of this network, and leaving it out might give "
@@ -129,12 +171,19 @@ absl::Status CheckTensor(const NameLists& lists, absl::string_view name, const S
         absl::StrCat(where, " is of layer ", number, ", but the config has ", layers,
                      " layers; correct the config or remove the tensor"));
   }
-  if (known->kind == Kind::kUsed || known->kind == Kind::kHarmless) return absl::OkStatus();
+  if (used || known->kind == Kind::kUsed || known->kind == Kind::kHarmless) return absl::OkStatus();
   if (known->kind == Kind::kAdds) {
     NPUBANK_ASSIGN_OR_RETURN(const bool zero, IsZero(tensor, index));
     if (zero) return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", known->why));
+}
+
+std::string HubName(const NetworkNames& network, absl::string_view gguf_name) {
+  absl::string_view number;
+  const TensorName* tensor = FindUsed(network, Naming::kGguf, gguf_name, &number);
+  if (tensor == nullptr) return std::string(gguf_name);
+  return absl::StrReplaceAll(tensor->hub, {{"#", number}});
 }
 
 }  // namespace npubank

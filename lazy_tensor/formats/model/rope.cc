@@ -16,7 +16,7 @@ double Llama3(double frequency, const RopeScaling& scaling) {
   return (1 - keep) * frequency / scaling.factor + keep * frequency;
 }
 
-double Scale(double frequency, const RopeScaling& scaling) {
+double Scale(double frequency, size_t pair, const RopeScaling& scaling) {
   switch (scaling.kind) {
     case RopeScaling::Kind::kNone:
       return frequency;
@@ -24,6 +24,8 @@ double Scale(double frequency, const RopeScaling& scaling) {
       return frequency / scaling.factor;
     case RopeScaling::Kind::kLlama3:
       return Llama3(frequency, scaling);
+    case RopeScaling::Kind::kLongRope:
+      return frequency / scaling.divisors[pair];
   }
   return frequency;
 }
@@ -34,7 +36,7 @@ std::vector<float> RopeFrequencies(int64_t head_dim, double theta, const RopeSca
   std::vector<float> frequencies(static_cast<size_t>(head_dim / 2));
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(head_dim);
-    frequencies[i] = static_cast<float>(Scale(std::pow(theta, exponent), scaling));
+    frequencies[i] = static_cast<float>(Scale(std::pow(theta, exponent), i, scaling));
   }
   return frequencies;
 }

@@ -7,6 +7,7 @@
 // every frequency by `factor` (position interpolation). "llama3" divides the slow ones, keeps the
 // fast ones and blends in between, as in Meta's Llama 3.1 release: slow means a wavelength over
 // original_context / low_freq_factor, fast one under original_context / high_freq_factor.
+// "longrope" divides each frequency by a divisor of its own (Ding et al., LongRoPE, 2024).
 // Computed in double, rounded once. Pure.
 #ifndef NPUBANK_LAZY_TENSOR_FORMATS_MODEL_ROPE_H_
 #define NPUBANK_LAZY_TENSOR_FORMATS_MODEL_ROPE_H_
@@ -17,17 +18,19 @@
 namespace npubank {
 
 struct RopeScaling {
-  enum class Kind { kNone, kLinear, kLlama3 };
+  enum class Kind { kNone, kLinear, kLlama3, kLongRope };
   Kind kind = Kind::kNone;
   double factor = 1;
   // kLlama3 only.
   double low_freq_factor = 1;
   double high_freq_factor = 4;
   double original_context = 8192;
+  // kLongRope only: one for each pair.
+  std::vector<double> divisors = {};
 };
 
 // head_dim / 2 frequencies. Requires an even head_dim, theta > 0, factor > 0, and for kLlama3
-// 0 < low_freq_factor < high_freq_factor.
+// 0 < low_freq_factor < high_freq_factor; for kLongRope head_dim / 2 divisors > 0.
 std::vector<float> RopeFrequencies(int64_t head_dim, double theta, const RopeScaling& scaling);
 
 }  // namespace npubank

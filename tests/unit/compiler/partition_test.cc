@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "npubank/compiler_stub/frontend/llama.h"
+#include "npubank/compiler_stub/frontend/networks.h"
 #include "npubank/tests/unit/compiler/function_maker.h"
 #include "npubank/tools/benchmarks/fake_model.h"
 

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/lazy_tensor/formats/model/networks.h"
 #include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/unit/formats/gguf_builder.h"
@@ -136,7 +137,7 @@ TEST(GgufModelTest, RopeFactorsDivideTheFrequencies) {
                 "rope_freqs.weight");
 }
 
-TEST(GgufModelTest, NamesBecomeThoseOfHuggingFace) {
+TEST(GgufModelTest, NamesBecomeThoseOfAFolder) {
   const std::pair<const char*, const char*> kNames[] = {
       {"token_embd.weight", "model.embed_tokens.weight"},
       {"output_norm.weight", "model.norm.weight"},
@@ -156,7 +157,10 @@ TEST(GgufModelTest, NamesBecomeThoseOfHuggingFace) {
       {"blk.", "blk."},
       {"blk.3", "blk.3"},
       {"", ""}};
-  for (const auto& [gguf, name] : kNames) EXPECT_EQ(HuggingFaceName(gguf), name);
+  for (const auto& [gguf, name] : kNames) EXPECT_EQ(HubName(LlamaNames(), gguf), name);
+  EXPECT_EQ(HubName(Phi3Names(), "blk.3.ffn_up.weight"), "model.layers.3.mlp.gate_up_proj.weight");
+  EXPECT_EQ(HubName(Phi3Names(), "blk.3.attn_q.weight"), "blk.3.attn_q.weight");
+  EXPECT_EQ(HubName(Qwen2Names(), "blk.3.attn_q.bias"), "model.layers.3.self_attn.q_proj.bias");
 }
 
 std::string BytesOf(const LazyTensor& tensor) {

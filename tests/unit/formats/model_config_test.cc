@@ -122,7 +122,9 @@ TEST(ModelConfigTest, MistypedAndOutOfRangeValuesAreNamed) {
 }
 
 TEST(ModelConfigTest, OtherNetworksAreRefusedWithTheReason) {
-  ExpectRefused(With("model_type", "qwen2"), "'qwen2'; supported are");
+  for (const char* other : {"gemma2", "gemma3", "mixtral", "qwen2_moe", "qwen3_moe", "phimoe", "phi", "gpt2"}) {
+    ExpectRefused(With("model_type", other), absl::StrCat("'", other, "'; supported are 'llama', "));
+  }
   ExpectRefused(With("model_type", 5), "model_type");
   ExpectRefused(With("attention_bias", true), "biases are not supported");
   ExpectRefused(With("mlp_bias", true), "biases are not supported");
@@ -130,15 +132,56 @@ TEST(ModelConfigTest, OtherNetworksAreRefusedWithTheReason) {
   ExpectRefused(With("partial_rotary_factor", 0.5), "partial");
 }
 
-TEST(ModelConfigTest, MistralsContextEndsWithItsWindow) {
+TEST(ModelConfigTest, ASlidingWindowLeavesTheContextAsLongAsItIs) {
+  for (const char* network : {"mistral", "phi3"}) {
+    Json json = SmallConfig();
+    json["model_type"] = network;
+    json["sliding_window"] = nullptr;
+    EXPECT_EQ(Parse(json)->sliding_window, 0);
+    json["sliding_window"] = 100;
+    EXPECT_EQ(Parse(json)->sliding_window, 100);
+    EXPECT_EQ(Parse(json)->context_length, 256);
+    json["sliding_window"] = 0;
+    ExpectRefused(Parse(json), "sliding_window");
+  }
+}
+
+// Divisors for contexts up to 64, of a model stretched to 256: sqrt(1 + ln 4 / ln 64) is sqrt(4/3).
+TEST(ModelConfigTest, LongropeIsPhi3sWithinItsOriginalContext) {
   Json json = SmallConfig();
-  json["model_type"] = "mistral";
-  json["sliding_window"] = nullptr;
-  EXPECT_EQ(Parse(json)->context_length, 256);
-  json["sliding_window"] = 4096;
-  EXPECT_EQ(Parse(json)->context_length, 256);
-  json["sliding_window"] = 100;
-  EXPECT_EQ(Parse(json)->context_length, 100);
+  json["model_type"] = "phi3";
+  json["original_max_position_embeddings"] = 64;
+  json["rope_scaling"] = {{"type", "longrope"},
+                          {"short_factor", {1, 2, 4, 8}},
+                          {"long_factor", {9, 9, 9, 9}}};
+  for (const char* spelling : {"longrope", "su"}) {
+    json["rope_scaling"]["type"] = spelling;
+    const auto config = Parse(json);
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->context_length, 64);
+    EXPECT_FLOAT_EQ(config->rope_frequencies[1], 0.1f / 2);
+    EXPECT_FLOAT_EQ(config->rope_frequencies[3], 0.001f / 8);
+    EXPECT_NEAR(config->rope_magnitude, std::sqrt(4.0 / 3), 1e-12);
+  }
+  Json llama = json;
+  llama["model_type"] = "llama";
+  llama.erase("original_max_position_embeddings");
+  ExpectRefused(Parse(llama), "longrope");
+  Json wrong = json;
+  wrong["rope_scaling"]["short_factor"] = {1, 2, 4};
+  ExpectRefused(Parse(wrong), "4 numbers");
+  wrong["rope_scaling"]["short_factor"] = {1, 2, 0, 8};
+  ExpectRefused(Parse(wrong), "short_factor");
+  wrong["rope_scaling"]["short_factor"] = {1, 2, "4", 8};
+  ExpectRefused(Parse(wrong), "short_factor");
+  wrong = json;
+  wrong["original_max_position_embeddings"] = 1;
+  ExpectRefused(Parse(wrong), "original_max_position_embeddings");
+  wrong.erase("original_max_position_embeddings");
+  ExpectRefused(Parse(wrong), "original_max_position_embeddings");
+  wrong = json;
+  wrong["rope_scaling"]["type"] = "default";
+  ExpectRefused(Parse(wrong), "short_factor");
 }
 
 TEST(ModelConfigTest, LinearScalingDividesEveryFrequency) {

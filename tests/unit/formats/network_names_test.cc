@@ -463,7 +463,7 @@ TEST(NetworkNamesTest, ATensorOfAGgufFileThatTheNetworkDoesNotUseIsRefusedByName
       {"blk.0.attn_q_norm.weight", "queries and keys"},
       {"blk.0.attn_k_norm.weight", "queries and keys"},
       {"blk.0.attn_q.scale", "scales"},
-      {"rope_factors_long.weight", "rope_freqs.weight"},
+      {"rope_factors_long.weight", "longrope"},
       {"rope_factors_short.weight", "rope_freqs.weight"},
       {"blk.0.rope_freqs.weight", "single layers"},
       {"blk.0.ffn_gate_inp.weight", "remove it"},
