@@ -1,9 +1,10 @@
-// make-checkpoint: writes a Llama-shaped checkpoint of random but repeatable numbers.
+// make-checkpoint: writes a checkpoint of random but repeatable numbers.
 //
-//   make-checkpoint --out DIR [--layers 12 --hidden 768 --heads 12 --kv-heads 4 --intermediate 2048
+//   make-checkpoint --out DIR [--network llama|mistral|qwen2|qwen3|phi3 --layers 12 --hidden 768 --heads 12 --kv-heads 4 --intermediate 2048
 //                   --vocab 32000 --context 1024 --seed 1 --tied --dtype bf16|f16|f32 --padded --shards N
 //                   --format safetensors|gptq|awq|int8|pack-int8|pack-int4|
-//                            gguf-q4_0|gguf-q4_k|gguf-q6_k|gguf-q8_0]
+//                            gguf-q4_0|gguf-q4_k|gguf-q6_k|gguf-q8_0|gguf-f32
+//                   --head-dim N --window N --original-context N]
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -19,6 +20,7 @@
 #include "npubank/tools/terminal/command_line.h"
 
 ABSL_FLAG(std::string, out, "", "folder to write; made if it does not exist");
+ABSL_FLAG(std::string, network, "llama", "llama, mistral, qwen2, qwen3 or phi3");
 ABSL_FLAG(int64_t, layers, 12, "decoder layers");
 ABSL_FLAG(int64_t, hidden, 768, "hidden size");
 ABSL_FLAG(int64_t, heads, 12, "attention heads");
@@ -26,11 +28,15 @@ ABSL_FLAG(int64_t, kv_heads, 4, "key/value heads");
 ABSL_FLAG(int64_t, intermediate, 2048, "feed-forward size");
 ABSL_FLAG(int64_t, vocab, 32000, "vocabulary size");
 ABSL_FLAG(int64_t, context, 1024, "longest context");
+ABSL_FLAG(int64_t, head_dim, 0, "size of a head; 0: hidden / heads");
+ABSL_FLAG(int64_t, window, 0, "of mistral and phi3: how many positions each one sees; 0: all");
+ABSL_FLAG(int64_t, original_context, 0,
+          "of llama and phi3: the shorter context that it was made for at first; 0: the same");
 ABSL_FLAG(uint64_t, seed, 1, "the same seed gives the same bytes");
 ABSL_FLAG(bool, tied, false, "one tensor as embedding and head");
 ABSL_FLAG(std::string, dtype, "bf16", "of a model that is not quantised: bf16, f16 or f32");
 ABSL_FLAG(std::string, format, "safetensors",
-          "safetensors, gptq, awq, int8, pack-int8, pack-int4, gguf-q4_0, gguf-q4_k, gguf-q6_k or gguf-q8_0");
+          "safetensors, gptq, awq, int8, pack-int8, pack-int4, gguf-q4_0, gguf-q4_k, gguf-q6_k, gguf-q8_0 or gguf-f32");
 ABSL_FLAG(int64_t, shards, 1, "files that a model in safetensors is spread over");
 ABSL_FLAG(bool, padded, false,
           "data of a safetensors file begins at a multiple of 64; else of 8, as others write them");
@@ -39,20 +45,24 @@ namespace {
 
 npubank::ProgramHelp Help() {
   return {.name = "make-checkpoint",
-          .purpose = "writes a Llama-shaped checkpoint of random but repeatable numbers",
+          .purpose = "writes a checkpoint of random but repeatable numbers",
           .examples = {"make-checkpoint --out DIR                    about 110 M parameters, BF16",
                        "make-checkpoint --out DIR --layers 2 --hidden 64 --heads 4 --kv-heads 2 "
                        "--vocab 128 --dtype f32",
                        "make-checkpoint --out DIR --format gguf-q4_k        DIR/model.gguf"},
           .groups = {{"Where to", {{"out", "DIR"}}},
                      {"Its shape",
-                      {{"layers", "N"},
+                      {{"network", "NAME"},
+                       {"layers", "N"},
                        {"hidden", "N"},
                        {"heads", "N"},
                        {"kv_heads", "N"},
                        {"intermediate", "N"},
                        {"vocab", "N"},
                        {"context", "N"},
+                       {"head_dim", "N"},
+                       {"window", "N"},
+                       {"original_context", "N"},
                        {"tied", ""}}},
                      {"How it is stored", {{"format", "FORMAT"}, {"dtype", "TYPE"}, {"shards", "N"}, {"padded", ""}}},
                      {"Its numbers", {{"seed", "N"}}}}};
@@ -63,6 +73,15 @@ absl::Status Run(int argc, char** argv) {
   const std::string folder = absl::GetFlag(FLAGS_out);
   if (folder.empty()) return absl::InvalidArgumentError("--out is needed: the folder to write");
   npubank::CheckpointShape shape;
+  const std::string network_name = absl::GetFlag(FLAGS_network);
+  const auto network = npubank::CheckpointNetworkFromName(network_name);
+  if (!network)
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--network '", network_name, "' is not one of llama, mistral, qwen2, qwen3, phi3"));
+  shape.network = *network;
+  shape.head_dim = absl::GetFlag(FLAGS_head_dim);
+  shape.window = absl::GetFlag(FLAGS_window);
+  shape.original_context = absl::GetFlag(FLAGS_original_context);
   shape.layers = absl::GetFlag(FLAGS_layers);
   shape.hidden = absl::GetFlag(FLAGS_hidden);
   shape.heads = absl::GetFlag(FLAGS_heads);
@@ -85,7 +104,7 @@ absl::Status Run(int argc, char** argv) {
     return absl::InvalidArgumentError(
         absl::StrCat("--format '", name,
                      "' is not one of safetensors, gptq, awq, int8, pack-int8, pack-int4, "
-                     "gguf-q4_0, gguf-q4_k, gguf-q6_k, gguf-q8_0"));
+                     "gguf-q4_0, gguf-q4_k, gguf-q6_k, gguf-q8_0, gguf-f32"));
   shape.format = *format;
   shape.padded = absl::GetFlag(FLAGS_padded);
   shape.shards = absl::GetFlag(FLAGS_shards);

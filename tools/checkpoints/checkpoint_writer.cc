@@ -16,6 +16,7 @@
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/kernels/convert.h"
 #include "npubank/tools/checkpoints/container_headers.h"
+#include "npubank/tools/checkpoints/made_up_network.h"
 #include "npubank/tools/checkpoints/made_up_numbers.h"
 #include "npubank/tools/checkpoints/stored_layout.h"
 
@@ -63,25 +64,8 @@ std::string MakeConfig(const CheckpointShape& shape) {
   const char* dtype = element == ElementType::kBF16  ? "bfloat16"
                       : element == ElementType::kF16 ? "float16"
                                                      : "float32";
-  Json config = {{"architectures", {"LlamaForCausalLM"}},
-                 {"model_type", "llama"},
-                 {"vocab_size", shape.vocab},
-                 {"hidden_size", shape.hidden},
-                 {"intermediate_size", shape.intermediate},
-                 {"num_hidden_layers", shape.layers},
-                 {"num_attention_heads", shape.heads},
-                 {"num_key_value_heads", shape.kv_heads},
-                 {"head_dim", shape.hidden / shape.heads},
-                 {"max_position_embeddings", shape.context},
-                 {"rope_theta", 10000.0},
-                 {"rms_norm_eps", 1e-5},
-                 {"hidden_act", "silu"},
-                 {"attention_bias", false},
-                 {"mlp_bias", false},
-                 {"tie_word_embeddings", shape.tied},
-                 {"bos_token_id", 1},
-                 {"eos_token_id", 2},
-                 {"torch_dtype", dtype}};
+  Json config = MadeUpNetwork(shape).Config();
+  config["torch_dtype"] = dtype;
   const int64_t group = GroupSize(shape).value_or(-1);
   if (shape.format == CheckpointFormat::kGptq) {
     config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4},   {"group_size", group},
@@ -147,6 +131,11 @@ class TensorWriter {
           words[i] = static_cast<uint32_t>((first + i) / static_cast<uint64_t>(tensor.group_size));
         }
         return;
+      case Content::kDivisors:
+        for (uint64_t i = 0; i < count; ++i) {
+          floats_[i] = 1 + static_cast<float>(first + i) / 16;
+        }
+        return Convert(tensor, count);
       case Content::kBlocks:
         return numbers.Blocks(*tensor.blocks, first, count, bytes_.data());
     }
@@ -223,6 +212,16 @@ std::optional<CheckpointFormat> CheckpointFormatFromName(absl::string_view name)
   if (name == "gguf-q4_k") return CheckpointFormat::kGgufQ4_K;
   if (name == "gguf-q6_k") return CheckpointFormat::kGgufQ6_K;
   if (name == "gguf-q8_0") return CheckpointFormat::kGgufQ8_0;
+  if (name == "gguf-f32") return CheckpointFormat::kGgufF32;
+  return std::nullopt;
+}
+
+std::optional<CheckpointNetwork> CheckpointNetworkFromName(absl::string_view name) {
+  if (name == "llama") return CheckpointNetwork::kLlama;
+  if (name == "mistral") return CheckpointNetwork::kMistral;
+  if (name == "qwen2") return CheckpointNetwork::kQwen2;
+  if (name == "qwen3") return CheckpointNetwork::kQwen3;
+  if (name == "phi3") return CheckpointNetwork::kPhi3;
   return std::nullopt;
 }
 

@@ -1,4 +1,4 @@
-// Checkpoint writer: a Llama-shaped model of any size and stored format, made of numbers that depend on
+// Checkpoint writer: a model of any network, size and stored format, made of numbers that depend on
 // the seed only, laid out as the programs lay files out that people get models from.
 //
 //   CheckpointShape shape;                    // about 110 M parameters, BF16
@@ -8,7 +8,7 @@
 // Safetensors formats write DIR/model.safetensors, or several files and their index, and DIR/config.json; GGUF
 // ones DIR/model.gguf. Data in a
 // safetensors file begins where its header ends, at a multiple of 8 and of nothing more; `padded` makes
-// that a multiple of 64, as few files have it. Order, types and names: stored_layout.h.
+// that a multiple of 64, as few files have it. Order and types: stored_layout.h; names: made_up_network.h.
 //
 // Weights are near normal with deviation 0.02, norms near 1; quantised ones have any numbers, under scales
 // that give them that deviation. The same shape and seed give the same bytes on every machine, and nothing
@@ -41,11 +41,19 @@ enum class CheckpointFormat {
   kGgufQ4_K,
   kGgufQ6_K,
   kGgufQ8_0,
+  kGgufF32,
 };
-// "safetensors", "gptq", "awq", "int8", "pack-int8", "pack-int4", "gguf-q4_0", "gguf-q4_k", "gguf-q6_k", "gguf-q8_0".
+// "safetensors", "gptq", "awq", "int8", "pack-int8", "pack-int4", "gguf-q4_0", "gguf-q4_k", "gguf-q6_k", "gguf-q8_0",
+// "gguf-f32".
 std::optional<CheckpointFormat> CheckpointFormatFromName(absl::string_view name);
 
+// Mistral's GGUF files are llama's.
+enum class CheckpointNetwork { kLlama, kMistral, kQwen2, kQwen3, kPhi3 };
+// "llama", "mistral", "qwen2", "qwen3", "phi3".
+std::optional<CheckpointNetwork> CheckpointNetworkFromName(absl::string_view name);
+
 struct CheckpointShape {
+  CheckpointNetwork network = CheckpointNetwork::kLlama;
   int64_t layers = 12;
   int64_t hidden = 768;
   int64_t heads = 12;
@@ -53,6 +61,9 @@ struct CheckpointShape {
   int64_t intermediate = 2048;
   int64_t vocab = 32000;
   int64_t context = 1024;
+  int64_t head_dim = 0;          // 0: hidden / heads
+  int64_t window = 0;            // of the networks that have a sliding window; 0: none
+  int64_t original_context = 0;  // of a Llama or Phi-3 that was made for a shorter one; 0: the same
   uint64_t seed = 1;
   bool tied = false;                         // no lm_head.weight: the embedding serves as head
   CheckpointFormat format = CheckpointFormat::kSafetensors;

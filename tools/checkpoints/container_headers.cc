@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "npubank/lazy_tensor/base/align.h"
+#include "npubank/tools/checkpoints/made_up_network.h"
 
 namespace npubank {
 namespace {
@@ -48,18 +49,16 @@ class GgufMetadata {
 
 GgufMetadata MetadataOf(const CheckpointShape& shape) {
   GgufMetadata metadata;
-  metadata.String("general.architecture", "llama");
-  metadata.String("general.name", "made up");
-  metadata.Number("llama.block_count", shape.layers);
-  metadata.Number("llama.context_length", shape.context);
-  metadata.Number("llama.embedding_length", shape.hidden);
-  metadata.Number("llama.feed_forward_length", shape.intermediate);
-  metadata.Number("llama.attention.head_count", shape.heads);
-  metadata.Number("llama.attention.head_count_kv", shape.kv_heads);
-  metadata.Real("llama.rope.freq_base", 10000);
-  metadata.Real("llama.attention.layer_norm_rms_epsilon", 1e-5f);
-  metadata.Number("llama.vocab_size", shape.vocab);
-  metadata.Number("llama.rope.dimension_count", shape.hidden / shape.heads);
+  const Json all = MadeUpNetwork(shape).Metadata();
+  for (const auto& [key, value] : all.items()) {
+    if (value.is_string()) {
+      metadata.String(key, value);
+    } else if (value.is_number_float()) {
+      metadata.Real(key, value);
+    } else {
+      metadata.Number(key, value);
+    }
+  }
   return metadata;
 }
 

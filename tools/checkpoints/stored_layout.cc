@@ -5,8 +5,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/formats/model/model_config.h"
+#include "npubank/tools/checkpoints/made_up_network.h"
 
 namespace npubank {
 namespace {
@@ -24,11 +26,15 @@ absl::Status CheckShape(const CheckpointShape& shape) {
       bounded(shape.hidden, ModelConfig::kMaxDim) && bounded(shape.heads, ModelConfig::kMaxDim) &&
       bounded(shape.kv_heads, shape.heads) && bounded(shape.intermediate, ModelConfig::kMaxDim) &&
       bounded(shape.vocab, ModelConfig::kMaxVocab) && shape.vocab >= 3 &&
-      bounded(shape.context, ModelConfig::kMaxContext);
+      bounded(shape.context, ModelConfig::kMaxContext) &&
+      bounded(shape.head_dim + 1, ModelConfig::kMaxDim / shape.heads + 1) &&
+      bounded(shape.window + 1, ModelConfig::kMaxContext) &&
+      bounded(shape.original_context + 1, ModelConfig::kMaxContext);
   if (!fits) return absl::InvalidArgumentError("a dimension of the checkpoint is out of range");
-  if (shape.hidden % shape.heads != 0 || shape.hidden / shape.heads % 2 != 0) {
+  if (shape.head_dim == 0 ? shape.hidden % (2 * shape.heads) != 0 : shape.head_dim % 2 != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("hidden ", shape.hidden, " must be an even multiple of heads ", shape.heads));
+        absl::StrCat("hidden ", shape.hidden, " must be an even multiple of heads ", shape.heads,
+                     ", or the head size be given and even"));
   }
   if (shape.heads % shape.kv_heads != 0) {
     return absl::InvalidArgumentError(
@@ -45,50 +51,15 @@ absl::Status CheckShape(const CheckpointShape& shape) {
   return absl::OkStatus();
 }
 
-// One tensor of the network, before a format has it.
-struct Logical {
-  std::string hub;   // without ".weight"
-  std::string gguf;  // "
-  std::vector<int64_t> dims;
-  bool linear = false;  // one that GPTQ, AWQ and compressed-tensors quantise
-};
-
-// In the order of their hub names, layer by layer.
-std::vector<Logical> Network(const CheckpointShape& shape) {
-  const int64_t hidden = shape.hidden;
-  const int64_t inner = shape.intermediate;
-  const int64_t kv = hidden / shape.heads * shape.kv_heads;
-  std::vector<Logical> all = {{"model.embed_tokens", "token_embd", {shape.vocab, hidden}}};
-  for (int64_t layer = 0; layer < shape.layers; ++layer) {
-    const std::string hub = absl::StrCat("model.layers.", layer, ".");
-    const std::string gguf = absl::StrCat("blk.", layer, ".");
-    const auto add = [&](const char* a, const char* b, std::vector<int64_t> dims) {
-      const bool linear = dims.size() == 2;
-      all.push_back({hub + a, gguf + b, std::move(dims), linear});
-    };
-    add("input_layernorm", "attn_norm", {hidden});
-    add("mlp.down_proj", "ffn_down", {hidden, inner});
-    add("mlp.gate_proj", "ffn_gate", {inner, hidden});
-    add("mlp.up_proj", "ffn_up", {inner, hidden});
-    add("post_attention_layernorm", "ffn_norm", {hidden});
-    add("self_attn.k_proj", "attn_k", {kv, hidden});
-    add("self_attn.o_proj", "attn_output", {hidden, hidden});
-    add("self_attn.q_proj", "attn_q", {hidden, hidden});
-    add("self_attn.v_proj", "attn_v", {kv, hidden});
-  }
-  all.push_back({"model.norm", "output_norm", {hidden}});
-  if (!shape.tied) all.push_back({"lm_head", "output", {shape.vocab, hidden}});
-  return all;
-}
-
 class Layout {
  public:
   explicit Layout(const CheckpointShape& shape) : shape_(shape) {}
 
   absl::StatusOr<std::vector<LaidOutTensor>> Make() {
     int64_t layer = -1;
-    for (const Logical& logical : Network(shape_)) {
+    for (const LogicalTensor& logical : MadeUpNetwork(shape_).Tensors()) {
       if (logical.gguf.find("attn_norm") != std::string::npos) ++layer;
+      if (logical.divisors && !IsGguf(shape_.format)) continue;
       if (IsGguf(shape_.format)) {
         AddGguf(logical, layer);
       } else if (logical.linear && IsCompressed(shape_.format)) {
@@ -96,7 +67,7 @@ class Layout {
       } else if (logical.linear && shape_.format != CheckpointFormat::kSafetensors) {
         AddWords(logical);
       } else {
-        Add(logical.hub + ".weight", Element(), logical.dims, Plain(logical));
+        Add(logical.hub, Element(), logical.dims, Plain(logical));
       }
     }
     NPUBANK_RETURN_IF_ERROR(status_);
@@ -109,8 +80,10 @@ class Layout {
     if (shape_.format == CheckpointFormat::kSafetensors) return shape_.element;
     return IsCompressed(shape_.format) ? ElementType::kBF16 : ElementType::kF16;
   }
-  static Content Plain(const Logical& logical) {
-    return logical.dims.size() == 1 ? Content::kNearOne : Content::kNearZero;
+  static Content Plain(const LogicalTensor& logical) {
+    if (logical.divisors) return Content::kDivisors;
+    const bool bias = logical.hub.ends_with(".bias");
+    return logical.dims.size() == 1 && !bias ? Content::kNearOne : Content::kNearZero;
   }
 
   LaidOutTensor* Add(std::string name, ElementType element, const std::vector<int64_t>& dims,
@@ -123,52 +96,54 @@ class Layout {
     return &tensors_.back();
   }
 
-  void AddWords(const Logical& logical) {
+  void AddWords(const LogicalTensor& logical) {
+    const std::string stem(absl::StripSuffix(logical.hub, ".weight"));
     const int64_t out = logical.dims[0];
     const int64_t in = logical.dims[1];
     const int64_t group = GroupSize(shape_).value_or(in);
     const int64_t groups = in / group;
     if (out % kNumbersInWord != 0 || in % kNumbersInWord != 0) {
       status_.Update(absl::InvalidArgumentError(
-          absl::StrCat(logical.hub, " of [", out, ",", in, "] is not whole words of eight")));
+          absl::StrCat(stem, " of [", out, ",", in, "] is not whole words of eight")));
       return;
     }
     const bool gptq = shape_.format == CheckpointFormat::kGptq;
     const std::vector<int64_t> words = {gptq ? in / kNumbersInWord : in,
                                         gptq ? out : out / kNumbersInWord};
-    Add(logical.hub + ".qweight", ElementType::kI32, words, Content::kWords);
-    Add(logical.hub + ".qzeros", ElementType::kI32, {groups, out / kNumbersInWord},
+    Add(stem + ".qweight", ElementType::kI32, words, Content::kWords);
+    Add(stem + ".qzeros", ElementType::kI32, {groups, out / kNumbersInWord},
         Content::kZeroPoints);
-    Add(logical.hub + ".scales", ElementType::kF16, {groups, out}, Content::kScales);
+    Add(stem + ".scales", ElementType::kF16, {groups, out}, Content::kScales);
     if (!gptq) return;
-    Add(logical.hub + ".g_idx", ElementType::kI32, {in}, Content::kGroups)->group_size = group;
+    Add(stem + ".g_idx", ElementType::kI32, {in}, Content::kGroups)->group_size = group;
   }
 
-  void AddCompressed(const Logical& logical) {
+  void AddCompressed(const LogicalTensor& logical) {
+    const std::string stem(absl::StripSuffix(logical.hub, ".weight"));
     const int64_t out = logical.dims[0];
     const int64_t in = logical.dims[1];
     const bool four = shape_.format == CheckpointFormat::kPackInt4;
     const int64_t group = four ? GroupSize(shape_).value_or(in) : in;
     if (shape_.format == CheckpointFormat::kInt8) {
-      Add(logical.hub + ".weight", ElementType::kI8, logical.dims, Content::kBytes);
+      Add(stem + ".weight", ElementType::kI8, logical.dims, Content::kBytes);
     } else {
       const int64_t in_word = four ? kNumbersInWord : 4;
       if (in % in_word != 0) {
         status_.Update(absl::InvalidArgumentError(
-            absl::StrCat(logical.hub, " has rows of ", in, ", which are not whole words of ", in_word)));
+            absl::StrCat(stem, " has rows of ", in, ", which are not whole words of ", in_word)));
         return;
       }
-      Add(logical.hub + ".weight_packed", ElementType::kI32, {out, in / in_word}, Content::kWords);
-      Add(logical.hub + ".weight_shape", ElementType::kI64, {2}, Content::kShape)->dims = logical.dims;
+      Add(stem + ".weight_packed", ElementType::kI32, {out, in / in_word}, Content::kWords);
+      Add(stem + ".weight_shape", ElementType::kI64, {2}, Content::kShape)->dims = logical.dims;
     }
-    Add(logical.hub + ".weight_scale", ElementType::kBF16, {out, in / group}, Content::kScales)->levels =
+    Add(stem + ".weight_scale", ElementType::kBF16, {out, in / group}, Content::kScales)->levels =
         four ? 16 : 256;
   }
 
-  void AddGguf(const Logical& logical, int64_t layer) {
+  void AddGguf(const LogicalTensor& logical, int64_t layer) {
     LaidOutTensor* const tensor =
-        Add(logical.gguf + ".weight", ElementType::kF32, logical.dims, Plain(logical));
-    if (logical.dims.size() == 1) return;
+        Add(logical.gguf, ElementType::kF32, logical.dims, Plain(logical));
+    if (logical.dims.size() == 1 || shape_.format == CheckpointFormat::kGgufF32) return;
     tensor->blocks = BlocksOf(logical, layer);
     tensor->content = Content::kBlocks;
     const auto length = static_cast<int64_t>(kernels::BlockLength(*tensor->blocks));
@@ -178,7 +153,7 @@ class Layout {
                      kernels::BlockFormatName(*tensor->blocks))));
   }
 
-  BlockFormat BlocksOf(const Logical& logical, int64_t layer) const {
+  BlockFormat BlocksOf(const LogicalTensor& logical, int64_t layer) const {
     switch (shape_.format) {
       case CheckpointFormat::kGgufQ4_0:
         return BlockFormat::kQ4_0;
@@ -189,10 +164,10 @@ class Layout {
       default:
         break;
     }
-    const bool precise = logical.gguf.ends_with("ffn_down") || logical.gguf.ends_with("attn_v");
+    const bool precise = logical.gguf.ends_with("ffn_down.weight") || logical.gguf.ends_with("attn_v.weight");
     const int64_t eighth = shape_.layers / 8;
     const bool chosen = layer < eighth || layer >= 7 * shape_.layers / 8 || (layer - eighth) % 3 == 2;
-    return logical.gguf == "output" || (precise && chosen) ? BlockFormat::kQ6_K : BlockFormat::kQ4_K;
+    return logical.gguf == "output.weight" || (precise && chosen) ? BlockFormat::kQ6_K : BlockFormat::kQ4_K;
   }
 
   void SortAsSafetensors() {

@@ -26,7 +26,7 @@ namespace npubank {
 
 struct LaidOutTensor {
   // What its bytes are made of.
-  enum class Content { kNearZero, kNearOne, kWords, kScales, kZeroPoints, kGroups, kBytes, kShape, kBlocks };
+  enum class Content { kNearZero, kNearOne, kWords, kScales, kZeroPoints, kGroups, kBytes, kShape, kBlocks, kDivisors };
   std::string name;
   TensorType type;  // of blocks: of their numbers, F32
   Content content = Content::kNearZero;
