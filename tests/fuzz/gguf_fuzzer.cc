@@ -8,6 +8,7 @@
 
 #include "npubank/lazy_tensor/formats/gguf.h"
 #include "npubank/lazy_tensor/formats/model/gguf_model.h"
+#include "npubank/lazy_tensor/formats/model/network_names.h"
 #include "npubank/lazy_tensor/sources/source.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -21,7 +22,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (tensor.offset < end || tensor.offset > size || tensor.bytes > size - tensor.offset) abort();
     if (tensor.bytes == 0) abort();
     end = tensor.offset + tensor.bytes;
-    npubank::HuggingFaceName(tensor.name);
+    for (const npubank::NetworkNames* network : npubank::NetworkNames::All()) {
+      npubank::HubName(*network, tensor.name);
+    }
   }
   const auto config = npubank::GgufModelConfig(*file, *source);
   if (config.ok() && config->num_heads % config->num_kv_heads != 0) abort();
