@@ -38,19 +38,38 @@ absl::StatusOr<std::string> ReadText(const Source& file, uint64_t offset, uint64
   return text;
 }
 
-// Copies in pieces and returns the hash of what passed.
-absl::StatusOr<Digest> Copy(uint64_t bytes, CacheFile::ReadBytes read, AtomicFile& to,
+// Writes what comes and returns its hash.
+absl::StatusOr<Digest> Copy(uint64_t bytes, CacheFile::NextBytes next, AtomicFile& to,
                             uint64_t offset) {
   ContentHash hash;
-  std::vector<std::byte> piece(std::min(bytes, kPiece));
-  for (uint64_t done = 0; done < bytes; done += piece.size()) {
-    piece.resize(std::min<uint64_t>(piece.size(), bytes - done));
-    NPUBANK_RETURN_IF_ERROR(read(done, absl::MakeSpan(piece)));
+  for (uint64_t done = 0; done < bytes;) {
+    NPUBANK_ASSIGN_OR_RETURN(absl::Span<const std::byte> piece, next(done));
+    if (piece.empty()) return absl::InternalError("a tensor gives no bytes");
+    piece = piece.first(std::min<uint64_t>(piece.size(), bytes - done));
     hash.Add(piece);
     NPUBANK_RETURN_IF_ERROR(to.WriteAt(offset + done, AsText(piece)));
+    done += piece.size();
   }
   return hash.Finish();
 }
+
+// What `read` gives, a piece at a time, in memory of its own.
+class InPieces {
+ public:
+  InPieces(uint64_t bytes, CacheFile::ReadBytes read)
+      : bytes_(bytes), read_(read), room_(std::min(bytes, kPiece)) {}
+
+  absl::StatusOr<absl::Span<const std::byte>> operator()(uint64_t offset) const {
+    const auto piece = absl::MakeSpan(room_).first(std::min(kPiece, bytes_ - offset));
+    NPUBANK_RETURN_IF_ERROR(read_(offset, piece));
+    return piece;
+  }
+
+ private:
+  const uint64_t bytes_;
+  const CacheFile::ReadBytes read_;
+  mutable std::vector<std::byte> room_;
+};
 
 // A file that is still being written: what is there can be read, and goes on to be when the file
 // is renamed or removed. Nothing maps it: its size and mtime are no identity yet.
@@ -227,6 +246,7 @@ absl::StatusOr<std::shared_ptr<CacheFile::Draft>> CacheFile::BeginAdding(const D
       }
     }
     NPUBANK_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(options_.path));
+    if (options_.write_directly) file.WriteDirectly();
     fresh = std::make_shared<Draft>(std::move(file), options_.path);
   }
 }
@@ -243,13 +263,18 @@ void CacheFile::EndAdding(Draft& draft, const Digest& digest, const CachedBytes*
 }
 
 absl::Status CacheFile::Add(const Digest& digest, uint64_t bytes, ReadBytes read) {
+  const InPieces pieces(bytes, read);
+  return Add(digest, bytes, NextBytes(pieces));
+}
+
+absl::Status CacheFile::Add(const Digest& digest, uint64_t bytes, NextBytes next) {
   if (bytes == 0) return absl::OkStatus();
   CachedBytes added{.file = nullptr, .offset = 0, .bytes = bytes, .hash = {}};
   const absl::StatusOr<std::shared_ptr<Draft>> draft = BeginAdding(digest, added);
   if (draft.ok() && *draft == nullptr) return absl::OkStatus();
   absl::Status status = draft.status();
   if (draft.ok()) {
-    const absl::StatusOr<Digest> hash = Copy(bytes, read, *(*draft)->file, added.offset);
+    const absl::StatusOr<Digest> hash = Copy(bytes, next, *(*draft)->file, added.offset);
     status = hash.status();
     if (hash.ok()) added.hash = *hash;
     EndAdding(**draft, digest, hash.ok() ? &added : nullptr);
@@ -362,7 +387,8 @@ absl::Status CacheFile::CopyOld(CacheEntries old, uint64_t save, Draft& draft) c
     const auto read = [&readable, &from = cached](uint64_t offset, absl::Span<std::byte> out) {
       return readable = ReadPayload(from, offset, out);
     };
-    const absl::StatusOr<Digest> hash = Copy(cached.bytes, read, *draft.file, draft.end);
+    const InPieces pieces(cached.bytes, read);
+    const absl::StatusOr<Digest> hash = Copy(cached.bytes, pieces, *draft.file, draft.end);
     if (!readable.ok()) continue;
     NPUBANK_RETURN_IF_ERROR(hash.status());  // the new file's
     if (*hash != cached.hash) continue;

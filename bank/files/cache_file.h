@@ -75,6 +75,8 @@ struct CacheOptions {
   std::string path;
   // Of the file, its index included; what was used longest ago goes first. 0: none.
   uint64_t limit_bytes = 0;
+  // AtomicFile::WriteDirectly: for who adds by megabytes, and reads none of it soon.
+  bool write_directly = false;
   bool verify_at_open = false;  // read and check every payload at once instead of when it is used
   // How long a Save waits for another process that is saving the same file, and who is told that it
   // does, once, on the saving thread; null: nobody.
@@ -125,6 +127,10 @@ class CacheFile {
   using ReadBytes = absl::FunctionRef<absl::Status(uint64_t offset, absl::Span<std::byte> out)>;
   // Does nothing when it is found already or is just being added.
   absl::Status Add(const Digest& digest, uint64_t bytes, ReadBytes read);
+  // The same of who has bytes in memory: `next` gives those from `offset` on, as many as it likes, at least one; they stay
+  // as they are until it is called again.
+  using NextBytes = absl::FunctionRef<absl::StatusOr<absl::Span<const std::byte>>(uint64_t offset)>;
+  absl::Status Add(const Digest& digest, uint64_t bytes, NextBytes next);
   // Does nothing when nothing was added, nor, of a file with a limit, used in another order.
   absl::Status Save();
 

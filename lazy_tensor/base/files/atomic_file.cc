@@ -112,17 +112,31 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : path_(std::move(other.path_)),
       temporary_(std::exchange(other.temporary_, std::string())),
       file_(std::move(other.file_)),
+      direct_(std::move(other.direct_)),
       size_(other.size_.load()) {}
 
 AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) unlink(temporary_.c_str());
 }
 
+void AtomicFile::WriteDirectly() {
+  direct_ = FileDescriptor::Open(NameInProc(file_), O_WRONLY | O_DIRECT);
+}
+
 absl::Status AtomicFile::Append(absl::string_view bytes) { return WriteAt(size_, bytes); }
 
+// How many of `bytes` went straight to the disk. What did not, for whatever reason, goes the other way, whose errors count.
+size_t AtomicFile::WroteDirectly(uint64_t offset, absl::string_view bytes) const {
+  const size_t size = bytes.size() / kDirectAlignment * kDirectAlignment;
+  const uint64_t places = offset | reinterpret_cast<uintptr_t>(bytes.data());
+  if (!direct_.is_open() || size == 0 || places % kDirectAlignment != 0) return 0;
+  return npubank::WriteAt(direct_, path_, offset, bytes.substr(0, size)).ok() ? size : 0;
+}
+
 absl::Status AtomicFile::WriteAt(uint64_t offset, absl::string_view bytes) {
-  NPUBANK_RETURN_IF_ERROR(npubank::WriteAt(file_, path_, offset, bytes));
   const uint64_t end = offset + bytes.size();
+  const size_t written = WroteDirectly(offset, bytes);
+  NPUBANK_RETURN_IF_ERROR(npubank::WriteAt(file_, path_, offset + written, bytes.substr(written)));
   uint64_t size = size_;
   while (!bytes.empty() && end > size && !size_.compare_exchange_weak(size, end)) {
   }

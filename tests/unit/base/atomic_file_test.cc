@@ -5,13 +5,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/tests/support/repetitions.h"
 #include "npubank/tests/support/temporary_folder.h"
 
 namespace npubank {
@@ -58,6 +63,37 @@ TEST_F(AtomicFileTest, ItIsThereWhenItIsCommittedAndNotBefore) {
   }
   EXPECT_EQ(ReadWholeFile(path_, 10).value(), std::string("HEAD\0\0tail", 10));
   EXPECT_EQ(FilesInFolder(), 1u);
+}
+
+// Beside a string that is written in the same places.
+TEST_F(AtomicFileTest, WhatIsWrittenDirectlyIsWhatIsRead) {
+  constexpr uint64_t kPage = AtomicFile::kDirectAlignment;
+  struct alignas(kPage) Room {
+    char bytes[8 * kPage];
+  };
+  const auto room = std::make_unique<Room>();
+  std::mt19937_64 random(PrintedSeed());
+  for (int round = 0; round < Repetitions(100); ++round) {
+    AtomicFile file = AtomicFile::Create(path_).value();
+    file.WriteDirectly();
+    std::string expected;
+    for (int write = 0; write < 20; ++write) {
+      std::fill(std::begin(room->bytes), std::end(room->bytes), static_cast<char>(random()));
+      const uint64_t skip = random() % 2 * (random() % 100);  // aligned, and not
+      const uint64_t offset = random() % 8 * kPage + random() % 2 * (random() % 100);
+      const absl::string_view bytes(room->bytes + skip, 1 + random() % (7 * kPage));
+      ASSERT_EQ(file.WriteAt(offset, bytes), absl::OkStatus());
+      if (expected.size() < offset + bytes.size()) expected.resize(offset + bytes.size());
+      expected.replace(offset, bytes.size(), bytes.data(), bytes.size());
+      std::string found(expected.size(), 'x');
+      const auto out = absl::MakeSpan(reinterpret_cast<std::byte*>(found.data()), found.size());
+      ASSERT_EQ(file.ReadAt(0, out), absl::OkStatus());
+      ASSERT_TRUE(found == expected) << "write " << write;
+      ASSERT_EQ(file.size(), expected.size());
+    }
+    ASSERT_EQ(file.Commit(), absl::OkStatus());
+    ASSERT_TRUE(ReadWholeFile(path_, 1 << 20).value() == expected);
+  }
 }
 
 TEST_F(AtomicFileTest, DroppedItLeavesNothing) {

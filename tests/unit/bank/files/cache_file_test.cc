@@ -97,6 +97,32 @@ TEST_F(CacheFileTest, WhatIsAddedIsFoundAtOnceAndStaysReadable) {
   EXPECT_TRUE(saved.file->View(0, 4096).ok());
 }
 
+TEST_F(CacheFileTest, WhatIsAddedFromMemoryAndWrittenDirectlyIsFoundAndSaved) {
+  constexpr uint64_t kBytes = 300001;
+  struct alignas(CacheFile::kAlignment) Room {
+    std::byte bytes[kBytes];
+  };
+  const auto room = std::make_unique<Room>();
+  ASSERT_TRUE(Fill(7)(0, absl::MakeSpan(room->bytes)).ok());
+  const auto next = [&](uint64_t offset) -> absl::StatusOr<absl::Span<const std::byte>> {
+    return absl::MakeConstSpan(room->bytes).subspan(offset, 8 * CacheFile::kAlignment);
+  };
+  const auto nothing = [](uint64_t) { return absl::Span<const std::byte>(); };
+  const auto cache = CacheFile::Open({.path = path_, .write_directly = true});
+  ASSERT_EQ(cache->Add(Digest{1, 1}, kBytes, next), absl::OkStatus());
+  EXPECT_TRUE(absl::IsInternal(cache->Add(Digest{2, 2}, kBytes, nothing)));
+  for (int saved : {0, 1}) {
+    const std::optional<CachedBytes> added = cache->Find(Digest{1, 1}, kBytes);
+    ASSERT_TRUE(added.has_value()) << saved;
+    EXPECT_EQ(CheckPayload(*added), absl::OkStatus());
+    std::vector<std::byte> found(kBytes);
+    ASSERT_EQ(ReadPayload(*added, 0, absl::MakeSpan(found)), absl::OkStatus());
+    EXPECT_TRUE(std::equal(found.begin(), found.end(), room->bytes));
+    EXPECT_FALSE(cache->Find(Digest{2, 2}, kBytes).has_value());
+    ASSERT_EQ(cache->Save(), absl::OkStatus());
+  }
+}
+
 TEST_F(CacheFileTest, WhatComesBackInTheSameRunIsNeitherTransformedNorAddedAgain) {
   Load(weights_);
   const auto size_of_one_load = std::filesystem::file_size(path_);
