@@ -12,7 +12,7 @@
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/tools/terminal/command_line.h"
 #include "npubank/tools/terminal/progress_bar.h"
-#include "npubank/tools/weights_export.h"
+#include "npubank/tools/export/weights_export.h"
 
 ABSL_FLAG(std::string, model, "", "a folder or a .gguf file");
 ABSL_FLAG(std::string, out, "",

@@ -1,14 +1,12 @@
-#include "npubank/tools/weights_export.h"
+#include "npubank/tools/export/weights_export.h"
 
 #include <signal.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <set>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,13 +20,11 @@
 #include "npubank/compiler_stub/blob/submodel_blob.h"
 #include "npubank/compiler_stub/compile.h"
 #include "npubank/lazy_tensor/base/files/atomic_file.h"
-#include "npubank/lazy_tensor/base/files/file_descriptor.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
-#include "npubank/lazy_tensor/base/thread.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
-#include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/lazy_tensor/recipe/recipe_list.h"
+#include "npubank/tools/export/evaluated_ahead.h"
 
 namespace npubank {
 namespace {
@@ -91,74 +87,33 @@ bool IsFileOfExports(absl::string_view name) {
   return name.size() == kDigits && std::all_of(name.begin(), name.end(), absl::ascii_isxdigit);
 }
 
-// A tensor's bytes front to back, evaluated in pieces that are large enough for a transposition to read whole rows, each while
-// the piece before it is being written.
-class Windows {
- public:
-  Windows(const Recipe& recipe, uint64_t bytes, const EvaluateOptions& options)
-      : recipe_(recipe), bytes_(bytes), options_(options) {}
-  ~Windows() { Join(); }
-
-  absl::Status Read(uint64_t offset, absl::Span<std::byte> out) {
-    while (!out.empty()) {
-      if (offset >= end_) NPUBANK_RETURN_IF_ERROR(Advance());
-      const uint64_t at = offset + now_.size() - end_;
-      const size_t size = std::min<uint64_t>(out.size(), end_ - offset);
-      std::memcpy(out.data(), now_.data() + at, size);
-      offset += size;
-      out.remove_prefix(size);
-    }
-    return absl::OkStatus();
+// Those that the file has not got yet, each once.
+std::vector<NamedWeight> MissingOf(const std::vector<NamedWeight>& weights, const CacheFile& file) {
+  std::set<Digest> seen;
+  std::vector<NamedWeight> missing;
+  for (const NamedWeight& weight : weights) {
+    if (!seen.insert(weight.key).second) continue;
+    if (!file.Find(weight.key, weight.tensor.type().bytes())) missing.push_back(weight);
   }
+  return missing;
+}
 
- private:
-  static constexpr uint64_t kBytes = 24 << 20;  // two of them are alive
-
-  void Join() {
-    if (ahead_.joinable()) ahead_.join();
-  }
-  void Evaluate() {
-    next_.resize(std::min(kBytes, bytes_ - end_));
-    status_ = EvaluateRange(recipe_, end_, absl::MakeSpan(next_), options_);
-  }
-  // The next window, and the one behind it begins.
-  absl::Status Advance() {
-    if (ahead_.joinable()) {
-      Join();
-    } else {
-      Evaluate();
-    }
-    NPUBANK_RETURN_IF_ERROR(status_);
-    now_.swap(next_);
-    end_ += now_.size();
-    if (end_ == bytes_) return absl::OkStatus();
-    NPUBANK_ASSIGN_OR_RETURN(ahead_, StartThread([this] { Evaluate(); }));
-    return absl::OkStatus();
-  }
-
-  const Recipe& recipe_;
-  const uint64_t bytes_;
-  const EvaluateOptions options_;
-  std::vector<std::byte> now_, next_;
-  uint64_t end_ = 0;   // of `now_`
-  std::thread ahead_;  // has `next_` and `status_` while it runs
-  absl::Status status_;
-};
-
-absl::Status Write(const ExportOptions& options, const std::vector<NamedWeight>& weights,
+absl::Status Write(const ExportOptions& options, const std::vector<NamedWeight>& missing,
                    CacheFile& file) {
+  std::vector<LazyTensor> tensors;
+  uint64_t done = 0, total = 0;
+  for (const NamedWeight& weight : missing) {
+    tensors.push_back(weight.tensor);
+    total += weight.tensor.type().bytes();
+  }
   EvaluateOptions evaluate;
   evaluate.workers = options.workers;
-  uint64_t done = 0, total = 0;
-  for (const NamedWeight& weight : weights) total += weight.tensor.type().bytes();
-  for (const NamedWeight& weight : weights) {
+  EvaluatedAhead evaluated(std::move(tensors), evaluate);
+  for (size_t i = 0; i < missing.size(); ++i) {
+    const NamedWeight& weight = missing[i];
     const uint64_t bytes = weight.tensor.type().bytes();
-    NPUBANK_ASSIGN_OR_RETURN(const RecipePtr recipe, weight.tensor.MakeRecipe());
-    Windows windows(*recipe, bytes, evaluate);
-    const auto read = [&](uint64_t offset, absl::Span<std::byte> out) {
-      return windows.Read(offset, out);
-    };
-    NPUBANK_RETURN_IF_ERROR(Annotate(file.Add(weight.key, bytes, read),
+    const auto next = [&](uint64_t offset) { return evaluated.From(i, offset); };
+    NPUBANK_RETURN_IF_ERROR(Annotate(file.Add(weight.key, bytes, next),
                                      absl::StrCat("exporting ", weight.name.ToString())));
     done += bytes;
     if (options.progress) options.progress(done, total, weight.name.name);
@@ -222,8 +177,9 @@ absl::StatusOr<ExportReport> ExportInto(const ExportOptions& options,
   std::error_code unknown;
   const bool there = fs::exists(report.file, unknown);
   // What is there from an export before is checked and used.
-  const auto cache = CacheFile::Open({.path = report.file, .verify_at_open = true});
-  absl::Status status = Write(options, weights, *cache);
+  const auto cache =
+      CacheFile::Open({.path = report.file, .write_directly = true, .verify_at_open = true});
+  absl::Status status = Write(options, MissingOf(weights, *cache), *cache);
   if (status.ok()) {
     absl::StatusOr<std::string> manifest = ManifestOf(weights, report.file, report);
     status = manifest.ok() ? WriteManifest(report.manifest, *manifest) : manifest.status();

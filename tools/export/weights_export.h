@@ -14,11 +14,12 @@
 //
 // The manifest is renamed into place last, so that whoever reads it finds a whole file behind it, also after a crash at
 // any moment; then exports that it named before are removed. A failure leaves the folder as it was.
-// Memory: no weight is held, but two pieces of 24 MiB: one is computed while the other is written. Threads: one export into a folder at a time.
+// Memory: no weight is held, but two pieces of 24 MiB: one is computed while the other is written (evaluated_ahead.h),
+// past the page cache where the file system can. Threads: one export into a folder at a time.
 // Errors: those of Checkpoint::Open and Compile; of a source that changes, DataLoss; SystemError (base/files) when
 // it cannot be written, naming the file.
-#ifndef NPUBANK_TOOLS_WEIGHTS_EXPORT_H_
-#define NPUBANK_TOOLS_WEIGHTS_EXPORT_H_
+#ifndef NPUBANK_TOOLS_EXPORT_WEIGHTS_EXPORT_H_
+#define NPUBANK_TOOLS_EXPORT_WEIGHTS_EXPORT_H_
 
 #include <cstdint>
 #include <functional>
@@ -48,4 +49,4 @@ absl::StatusOr<ExportReport> ExportWeights(const ExportOptions& options);
 
 }  // namespace npubank
 
-#endif  // NPUBANK_TOOLS_WEIGHTS_EXPORT_H_
+#endif  // NPUBANK_TOOLS_EXPORT_WEIGHTS_EXPORT_H_
