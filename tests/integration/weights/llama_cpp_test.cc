@@ -18,16 +18,15 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "npubank/tests/integration/weights/plain_llama.h"
+#include "npubank/tests/support/gguf_vocabulary.h"
 #include "npubank/tests/support/npu_fixture.h"
 #include "npubank/tests/support/program.h"
 #include "npubank/tests/support/test_model.h"
@@ -58,58 +57,6 @@ CheckpointShape ShapeOf(CheckpointFormat format, uint64_t seed) {
   shape.format = format;
   shape.seed = seed;
   return shape;
-}
-
-template <typename Number>
-std::string Little(Number number) {
-  return std::string(reinterpret_cast<const char*>(&number), sizeof(number));
-}
-std::string Text(const std::string& text) { return Little(uint64_t{text.size()}) + text; }
-
-// llama.cpp opens no model without a vocabulary: SentencePiece's, with a piece for every byte.
-struct Vocabulary {
-  static constexpr uint64_t kKeys = 5;
-
-  explicit Vocabulary(int64_t size) {
-    constexpr uint32_t kInt32 = 5, kFloat = 6, kString = 8, kArray = 9;
-    std::string pieces, scores, kinds;
-    for (int64_t i = 0; i < size; ++i) {
-      const bool byte = i >= 3 && i < 259;
-      pieces += Text(byte ? absl::StrFormat("<0x%02X>", i - 3) : absl::StrCat("w", i));
-      scores += Little(-static_cast<float>(i));
-      kinds += Little(int32_t{i == 0 ? 2 : i < 3 ? 3 : byte ? 6 : 1});
-    }
-    const auto array = [&](const char* key, uint32_t type, const std::string& values) {
-      bytes += Text(key) + Little(kArray) + Little(type) + Little(static_cast<uint64_t>(size)) + values;
-    };
-    bytes += Text("tokenizer.ggml.model") + Little(kString) + Text("llama");
-    array("tokenizer.ggml.tokens", kString, pieces);
-    array("tokenizer.ggml.scores", kFloat, scores);
-    array("tokenizer.ggml.token_type", kInt32, kinds);
-  }
-  std::string bytes;
-};
-
-template <typename Number>
-Number NumberAt(const std::string& bytes, size_t at) {
-  Number number = 0;
-  std::memcpy(&number, bytes.data() + at, sizeof(number));
-  return number;
-}
-
-// A copy with a vocabulary before its other metadata. Tensors keep their offsets, which count from the data.
-void AddVocabulary(const std::string& from, int64_t size, const std::string& to) {
-  constexpr size_t kMetadata = 24, kAlignment = 32;
-  const Vocabulary vocabulary(size);
-  std::string bytes = ReadWholeFile(from);
-  const uint64_t keys = NumberAt<uint64_t>(bytes, 16) + Vocabulary::kKeys;
-  std::memcpy(bytes.data() + 16, &keys, sizeof(keys));
-  // A key that says nothing makes what is put in a multiple of the alignment, so that the data's place stays one.
-  const std::string filler = Text("general.filler") + Little(uint32_t{8});
-  const size_t length = vocabulary.bytes.size() + filler.size() + Text("").size();
-  const std::string dots((kAlignment - length % kAlignment) % kAlignment, '.');
-  bytes.insert(kMetadata, vocabulary.bytes + filler + Text(dots));
-  WriteWholeFile(to, bytes);
 }
 
 using Logits = std::vector<std::vector<float>>;  // of each step
