@@ -67,7 +67,8 @@ service::State Sample() {
                            .owners = {},
                            .leased_segments = 0,
                            .leased_bytes = 0,
-                           .loading = "room for layers.1.wq"});
+                           .loading = "room for layers.1.wq",
+                           .segments = {}});
   return state;
 }
 
