@@ -56,6 +56,18 @@ absl::Status ClientLink::Lose(absl::Status why) {
   return why;
 }
 
+// A daemon that refuses somebody says why and goes, whether he has asked for anything yet or not; the system
+// tells first that it went.
+absl::Status ClientLink::LastWords(absl::Status otherwise) {
+  pollfd end = {channel_.descriptor(), POLLIN, 0};
+  if (poll(&end, 1, 0) <= 0 || (end.revents & POLLIN) == 0) return otherwise;
+  const absl::StatusOr<Channel::Packet> packet = channel_.Receive();
+  if (!packet.ok()) return otherwise;
+  const absl::StatusOr<Message> message = Decode(packet->bytes);
+  const auto* failed = message.ok() ? std::get_if<Failed>(&*message) : nullptr;
+  return failed == nullptr ? otherwise : failed->status;
+}
+
 absl::StatusOr<Message> ClientLink::Ask(const Message& request) {
   Message answer;
   NPUBANK_RETURN_IF_ERROR(AskFor(request, {}, answer, {}).status());
@@ -68,11 +80,11 @@ absl::StatusOr<Channel::Packet> ClientLink::AskFor(const Message& request,
                                                    absl::Span<const int> descriptors,
                                                    Message& answer, const LoadOptions& options) {
   const absl::Status sent = channel_.Send(Encode(request), descriptors);
-  if (!sent.ok()) return Lose(sent);
+  if (!sent.ok()) return Lose(LastWords(sent));
   bool cancelled = false;
   for (;;) {
     absl::StatusOr<Channel::Packet> packet = AwaitPacket(options, cancelled);
-    if (!packet.ok()) return Lose(packet.status());
+    if (!packet.ok()) return Lose(LastWords(packet.status()));
     absl::StatusOr<Message> message = Decode(packet->bytes);
     if (!message.ok()) return Lose(message.status());
     if (const auto* progress = std::get_if<Progress>(&*message)) {

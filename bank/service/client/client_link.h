@@ -59,6 +59,8 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
                                                       FileDescriptor file);
   void Release(uint64_t number, uint32_t grants);
   absl::Status Lose(absl::Status why);
+  // What it said before it went, if it did.
+  absl::Status LastWords(absl::Status otherwise);
 
   Channel channel_;
   std::atomic<bool> lost_ = false;

@@ -218,6 +218,7 @@ TEST_F(ServiceAttackTest, WhatIsNoReadableFileOfTheClients) {
     kinds.emplace_back("only for writing", FileDescriptor::Open(file, O_WRONLY));
     kinds.emplace_back("proc", FileDescriptor::Open("/proc/self/maps", O_RDONLY));
     kinds.emplace_back("empty memory", FileDescriptor(dup(memory.get())));
+    kinds.emplace_back("a segment of its own", FileDescriptor(dup(leases_[0].file()->descriptor)));
     return kinds;
   }();
   for (const auto& [kind, descriptor] : others) {
