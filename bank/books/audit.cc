@@ -63,6 +63,7 @@ std::string EntryFault(const Entry& entry, bool keeps_unowned) {
 struct DeviceBytes {
   uint64_t reserved = 0;
   uint64_t imported = 0;
+  uint64_t upstream = 0;
 };
 
 // What tensors have on the device, each allocation once.
@@ -74,6 +75,7 @@ DeviceBytes Booked(const Books::View& view) {
     if (memory == nullptr || !counted.insert(memory).second) continue;
     bytes.reserved += memory->reserved_bytes();
     if (memory->strategy() == "imported") bytes.imported += memory->bytes();
+    if (entry->origin == Origin::kService) bytes.upstream += memory->bytes();
   }
   return bytes;
 }
@@ -83,6 +85,7 @@ void AuditTensors(const AuditedBank& bank, AuditReport& report) {
     const DeviceBytes booked = Booked(view);
     report.device_bytes_booked = booked.reserved;
     report.imported_bytes_booked = booked.imported;
+    report.imported_bytes_upstream = booked.upstream;
     for (const Entry* entry : view.entries) {
       const std::string fault = EntryFault(*entry, bank.books->keep_unowned);
       if (fault.empty()) continue;
@@ -189,9 +192,9 @@ std::string AuditReport::ToString() const {
   std::string text = absl::StrCat(
       "device bytes: ", device_bytes_booked, " of tensors + ", device_bytes_other,
       " of others, counted ", device_bytes_counted, "\nimported bytes: ", imported_bytes_booked,
-      " of tensors + ", imported_bytes_other, " of others, counted ", imported_bytes_counted,
-      "\nsource bytes: ", source_bytes_booked, " booked, ", source_bytes_counted, " live\n",
-      DriverInWords(*this),
+      " of tensors (", imported_bytes_upstream, " of them an upstream's) + ", imported_bytes_other,
+      " of others, counted ", imported_bytes_counted, "\nsource bytes: ", source_bytes_booked,
+      " booked, ", source_bytes_counted, " live\n", DriverInWords(*this),
       clean() ? "the books agree\n" : absl::StrCat(discrepancies.size(), " discrepancies:\n"));
   for (const std::string& line : discrepancies) absl::StrAppend(&text, "  ", line, "\n");
   return text;

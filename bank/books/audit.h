@@ -27,6 +27,8 @@ struct AuditReport {
   uint64_t device_bytes_counted = 0;
   // The same of files that are device memory as they are.
   uint64_t imported_bytes_booked = 0;
+  uint64_t imported_bytes_upstream =
+      0;  // of those booked, what is another bank's memory (upstream.h)
   uint64_t imported_bytes_other = 0;
   uint64_t imported_bytes_counted = 0;
   // The driver's own count, which also has what the driver needs for itself: `before` any weight, as

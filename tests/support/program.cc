@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <sstream>
 
@@ -18,7 +19,7 @@ namespace npubank {
 namespace {
 
 std::string TemporaryName(const char* what) {
-  static int number = 0;
+  static std::atomic<int> number = 0;
   return ::testing::TempDir() + "npubank_" + what + std::to_string(getpid()) + "_" +
          std::to_string(number++);
 }

@@ -4,7 +4,7 @@
 //   EXPECT_EQ(result.exit_status, 1);
 //
 // A bank-run that is not told which service to use gets --service off: what runs on the machine beside
-// the tests is none of their business.
+// the tests is none of their business. Threads: any.
 #ifndef NPUBANK_TESTS_SUPPORT_PROGRAM_H_
 #define NPUBANK_TESTS_SUPPORT_PROGRAM_H_
 

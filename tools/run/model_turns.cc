@@ -170,6 +170,7 @@ AuditFigures ModelTurns::Audit() const {
   figures.weight_bytes = audit.device_bytes_booked;
   figures.counted_bytes = audit.device_bytes_counted;
   figures.imported_bytes = audit.imported_bytes_counted;
+  figures.upstream_bytes = audit.imported_bytes_upstream;
   const absl::StatusOr<uint64_t> driver = place_.memory->DriverBytes();
   if (driver.ok()) figures.driver_bytes = *driver;
   figures.discrepancies = audit.discrepancies;

@@ -67,10 +67,13 @@ void AppendSharing(std::string& out, const RunReport& report) {
 
 std::string AuditInWords(const AuditFigures& audit) {
   if (!audit.discrepancies.empty()) return absl::StrJoin(audit.discrepancies, "; ");
-  return absl::StrCat("OK: weights ", Mebibytes(audit.weight_bytes), " + activations ",
-                      Mebibytes(audit.other_bytes), ", counted ", Mebibytes(audit.counted_bytes),
-                      "; imported ", Mebibytes(audit.imported_bytes), "; driver ",
-                      audit.driver_bytes ? Mebibytes(*audit.driver_bytes) : "cannot be asked");
+  return absl::StrCat(
+      "OK: weights ", Mebibytes(audit.weight_bytes), " + activations ",
+      Mebibytes(audit.other_bytes), ", counted ", Mebibytes(audit.counted_bytes), "; imported ",
+      Mebibytes(audit.imported_bytes),
+      audit.upstream_bytes == 0 ? ""
+                                : absl::StrCat(", npubankd's ", Mebibytes(audit.upstream_bytes)),
+      "; driver ", audit.driver_bytes ? Mebibytes(*audit.driver_bytes) : "cannot be asked");
 }
 
 std::string MisalignedInWords(const RunReport& report) {
@@ -97,7 +100,8 @@ void AppendMemory(std::string& out, const RunReport& report) {
                    "; weights + activations: ", Mebibytes(report.expected_peak_bytes)));
   ReportLine(out, "memory strategy", MemoryInWords(report.memory_strategy, report.memory_notices));
   ReportLine(out, "imported, not copied", Mebibytes(report.imported_bytes));
-  if (report.misaligned_weights > 0) ReportLine(out, "copied, not aligned", MisalignedInWords(report));
+  if (report.misaligned_weights > 0)
+    ReportLine(out, "copied, not aligned", MisalignedInWords(report));
   ReportLine(out, "activation arena (A)", Mebibytes(report.arena_bytes));
   ReportLine(out, "key/value cache", Mebibytes(report.cache_bytes));
   ReportLine(out, "transformed / from a cache",
@@ -196,9 +200,13 @@ Json TurnsAsJson(const std::vector<TurnReport>& turns) {
 }
 
 Json AuditAsJson(const AuditFigures& audit) {
-  Json json = {{"clean", audit.discrepancies.empty()},   {"weight_bytes", audit.weight_bytes},
-               {"other_bytes", audit.other_bytes},       {"counted_bytes", audit.counted_bytes},
-               {"imported_bytes", audit.imported_bytes}, {"driver_bytes", nullptr},
+  Json json = {{"clean", audit.discrepancies.empty()},
+               {"weight_bytes", audit.weight_bytes},
+               {"other_bytes", audit.other_bytes},
+               {"counted_bytes", audit.counted_bytes},
+               {"imported_bytes", audit.imported_bytes},
+               {"upstream_bytes", audit.upstream_bytes},
+               {"driver_bytes", nullptr},
                {"discrepancies", audit.discrepancies}};
   if (audit.driver_bytes) json["driver_bytes"] = *audit.driver_bytes;
   return json;

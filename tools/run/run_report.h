@@ -125,6 +125,7 @@ struct AuditFigures {
   uint64_t other_bytes = 0;  // arenas and caches
   uint64_t counted_bytes = 0;
   uint64_t imported_bytes = 0;                // beside them
+  uint64_t upstream_bytes = 0;                // of these, the pages of a daemon
   std::optional<uint64_t> driver_bytes = {};  // none where the driver cannot be asked
   std::vector<std::string> discrepancies = {};
 };

@@ -7,7 +7,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <string>
@@ -38,6 +41,7 @@ TEST_F(ServiceProgramsTest, TheSecondProgramTransformsNothingAndSaysTheSame) {
     EXPECT_THAT((*report)["service"].get<std::string>(), HasSubstr(socket_));
     EXPECT_TRUE((*report)["service_notices"].empty()) << (*report)["service_notices"];
     EXPECT_EQ((*report)["audit"]["clean"], true);
+    EXPECT_EQ((*report)["audit"]["upstream_bytes"], (*report)["service_bytes"]);
   }
   const service::State daemon = Daemon();
   EXPECT_EQ(daemon.evaluations, evaluations);
@@ -158,20 +162,36 @@ TEST_F(ServiceProgramsTest, AClientThatIsKilledAtAnyMomentLeavesNothingAndDistur
   std::mt19937_64 random(seed);
   StartDaemon();
   const Json alone = Report(RunProgram(BankRun("off")));
+  Report(RunProgram(BankRun(socket_)));
+  const uint64_t memory = Daemon().memory_bytes;
+  std::atomic<bool> stop = false;
+  std::thread witness([&] {
+    while (!stop) EXPECT_EQ(Report(RunProgram(BankRun(socket_)))["ids"], alone["ids"]);
+  });
+  std::chrono::duration<double> longest{0};
   for (int round = 0; round < Repetitions(300, /*quick=*/6); ++round) {
     RunningProgram victim(BankRun(socket_, 400));
+    const auto pid = static_cast<uint32_t>(victim.pid());
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 120));
     victim.End(SIGKILL);
-    const auto state = [&] { return Daemon(); };
-    EXPECT_TRUE(Eventually([&] { return state().clients.size() == 1; })) << "it is still there";
-    EXPECT_THAT(state().audit, IsEmpty());
-    for (const service::ClientState& client : state().clients) {
-      EXPECT_EQ(client.leased_segments, 0u) << client.program;
-    }
+    const auto killed = std::chrono::steady_clock::now();
+    EXPECT_TRUE(Eventually([&] {
+      const service::State state = Daemon();
+      return std::none_of(state.clients.begin(), state.clients.end(),
+                          [&](const service::ClientState& client) { return client.pid == pid; });
+    })) << "it is still there";
+    longest =
+        std::max<std::chrono::duration<double>>(longest, std::chrono::steady_clock::now() - killed);
   }
-  const Json after = Report(RunProgram(BankRun(socket_)));
-  EXPECT_EQ(after["ids"], alone["ids"]);
-  EXPECT_EQ(after["transformations"], 0);
+  stop = true;
+  witness.join();
+  std::printf("gone at the latest %.3f s after it was killed\n", longest.count());
+  EXPECT_TRUE(Eventually([&] { return Daemon().clients.size() == 1; })) << "who asks";
+  const service::State state = Daemon();
+  EXPECT_THAT(state.audit, IsEmpty());
+  EXPECT_EQ(state.memory_bytes, memory);
+  EXPECT_EQ(state.clients[0].leased_segments, 0u);
+  EXPECT_EQ(Report(RunProgram(BankRun(socket_)))["transformations"], 0);
 }
 
 }  // namespace

@@ -34,7 +34,9 @@ TEST_F(ServiceTest, TwoProcessesHaveTheSamePagesAndTheSecondMakesNothing) {
     EXPECT_EQ(process->bank->Totals().service_bytes, weights.Bytes());
     EXPECT_EQ(process->bank->Totals().transformations, 0u);
     EXPECT_EQ(process->memory->Usage().live_bytes, 0u) << "no memory of its own";
-    EXPECT_TRUE(process->bank->Audit().clean()) << process->bank->Audit().ToString();
+    const AuditReport audit = process->bank->Audit();
+    EXPECT_TRUE(audit.clean()) << audit.ToString();
+    EXPECT_EQ(audit.imported_bytes_upstream, weights.Bytes()) << "it says what is the daemon's";
     EXPECT_THAT(process->client->notices(), IsEmpty());
   }
 }
