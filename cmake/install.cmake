@@ -21,7 +21,7 @@ install(DIRECTORY runtime/python/npubank DESTINATION ${CMAKE_INSTALL_LIBDIR}/pyt
   FILES_MATCHING PATTERN "*.py")
 install(EXPORT npubank-targets NAMESPACE npubank:: DESTINATION ${package_folder} COMPONENT dev)
 install(DIRECTORY lazy_tensor bank compiler_stub runtime DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/npubank COMPONENT dev
-  FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE PATTERN software_npu EXCLUDE)
+  FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE PATTERN software_npu EXCLUDE PATTERN python EXCLUDE)
 install(FILES ${NPUBANK_GENERATED_DIR}/npubank/version.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/npubank COMPONENT dev)
 
 if(NPUBANK_TESTING)
@@ -73,7 +73,7 @@ set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
 set(CPACK_COMPONENT_DEV_DESCRIPTION "npubank's libraries, headers, CMake package and pkg-config files")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME npubank-tools)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)
-set(CPACK_COMPONENT_TOOLS_DESCRIPTION "bank-run, bank-inspect, make-checkpoint, and a Level Zero driver in software")
+set(CPACK_COMPONENT_TOOLS_DESCRIPTION "bank-run, npubankd, bank-inspect, bank-export, make-checkpoint, and a Level Zero driver in software")
 if(PROJECT_IS_TOP_LEVEL)
   include(CPack)
 endif()

@@ -39,13 +39,14 @@ std::filesystem::path OwnFolder() {
   return self.parent_path();
 }
 
-// Beside the program, as it is built; then where it is installed, from a program in bin and from a library; last where
-// this library was to be installed, for somebody else's program.
+// Beside the program, as it is built; then where it is installed, from a program in bin and from a library; last, for
+// somebody else's program, where this library was to be installed, and where Debian packages are.
 absl::StatusOr<std::string> FindSoftwareNpu() {
   const std::filesystem::path folder = OwnFolder();
   for (const auto& place :
        {folder, folder.parent_path() / NPUBANK_INSTALL_LIBDIR / "npubank", folder / "npubank",
-        std::filesystem::path(NPUBANK_INSTALL_FULL_LIBDIR) / "npubank"}) {
+        std::filesystem::path(NPUBANK_INSTALL_FULL_LIBDIR) / "npubank",
+        std::filesystem::path("/usr") / NPUBANK_INSTALL_LIBDIR / "npubank"}) {
     std::error_code error;
     if (std::filesystem::exists(place / kSoftwareNpu, error)) return place / kSoftwareNpu;
   }
