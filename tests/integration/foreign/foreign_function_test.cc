@@ -388,15 +388,18 @@ TEST_F(ForeignStateTest, IsOneForTheSubmodelsOfAGroupAndMustAgree) {
       HasSubstr("state total is F32[] in one submodel and F32[1,4] in another"));
 }
 
-// For every N the N-th call fails once: a Status, or all is well, and the same thing tried again
+// For every N the N-th call fails, once or with all behind it: a Status, or all is well, and the same thing tried again
 // works.
-TEST_F(ForeignFunctionTest, AnyCallOfALoadAndRunMayFail) {
+class ForeignFaultTest : public ForeignFunctionTest, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(ForeignFaultTest, AnyCallOfALoadAndRunMayFail) {
+  const bool forever = GetParam();
   const level_zero::SoftwareNpuExtension& software = *npu_->device()->software();
   uint64_t failures = 0;
   uint64_t calls = 0;
   for (uint64_t n = 1; n < 500; ++n) {
     SCOPED_TRACE(n);
-    software.pfnFailCall("", n, 0, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
+    software.pfnFailCall("", n, forever, ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
     const auto y = LoadAndRun(submodel_.path());
     software.pfnCountCalls("", &calls);
     software.pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
@@ -415,6 +418,9 @@ TEST_F(ForeignFunctionTest, AnyCallOfALoadAndRunMayFail) {
   EXPECT_LT(calls, 500u);
   EXPECT_GT(failures, 20u);
 }
+
+INSTANTIATE_TEST_SUITE_P(Every, ForeignFaultTest, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "forever" : "once"; });
 
 // The programs, as a user meets them: on the driver that the environment names.
 class ForeignProgramsTest : public ForeignFunctionTest {
