@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -17,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "npubank/tests/support/repetitions.h"
+#include "npubank/tests/support/system/file_faults.h"
 #include "npubank/tests/support/temporary_folder.h"
 
 namespace npubank {
@@ -94,6 +96,38 @@ TEST_F(AtomicFileTest, WhatIsWrittenDirectlyIsWhatIsRead) {
     ASSERT_EQ(file.Commit(), absl::OkStatus());
     ASSERT_TRUE(ReadWholeFile(path_, 1 << 20).value() == expected);
   }
+}
+
+// Whichever write fails once: the other way takes the bytes, or, where there is none or it is that which fails, an error
+// comes, and the same again works.
+TEST_F(AtomicFileTest, AWriteThatFailsOnItsWayToTheDiskIsMadeAgainOrAnError) {
+  constexpr uint64_t kPage = AtomicFile::kDirectAlignment;
+  struct alignas(kPage) Room {
+    char bytes[3 * kPage];
+  };
+  const auto room = std::make_unique<Room>();
+  const absl::string_view bytes(room->bytes, 2 * kPage + 100);
+  int errors = 0;
+  for (uint64_t nth = 1; nth <= 3; ++nth) {
+    std::fill(std::begin(room->bytes), std::end(room->bytes), static_cast<char>('0' + nth));
+    AtomicFile file = AtomicFile::Create(path_).value();
+    file.WriteDirectly();
+    {
+      const FileFault fault(FileFault::kWrite, nth, EIO);
+      const absl::Status status = file.WriteAt(0, bytes);
+      if (!status.ok()) {
+        ++errors;
+        EXPECT_TRUE(fault.happened()) << status;
+        EXPECT_EQ(file.size(), 0);
+      }
+    }
+    if (file.size() == 0) {
+      ASSERT_EQ(file.WriteAt(0, bytes), absl::OkStatus());
+    }
+    ASSERT_EQ(file.Commit(), absl::OkStatus());
+    EXPECT_TRUE(ReadWholeFile(path_, 1 << 20).value() == bytes) << nth;
+  }
+  EXPECT_EQ(errors, 1) << "what is left over a page has one way only";
 }
 
 TEST_F(AtomicFileTest, DroppedItLeavesNothing) {
