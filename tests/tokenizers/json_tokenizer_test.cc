@@ -1,4 +1,5 @@
 #include "npubank/tools/tokenizers/json/json_tokenizer.h"
+#include "npubank/tools/tokenizers/json/pre_tokenizer.h"
 
 #include <algorithm>
 #include <chrono>
@@ -361,19 +362,21 @@ TEST(TokenizerJsonTest, UnknownPartsAreRefusedByName) {
   ExpectRefused(Json::array(), kWrong, "object");
 }
 
+// Each step alone would go on for ever: bytes double, and every letter becomes as many as a page has. The text begins so
+// near the limit, and a step makes so much, that what is stopped is the second one.
 TEST(TokenizerJsonTest, AFileThatBlowsTextUpIsStopped) {
   Json doubling = Json::array();
   for (int i = 0; i < 60; ++i) doubling.push_back({{"type", "ByteLevel"}, {"use_regex", false}});
   Json json = Bytes({});
   json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", doubling}};
-  EXPECT_EQ(Parsed(json)->Encode(std::string(1000, ' ')).status().code(),
-            absl::StatusCode::kResourceExhausted);
+  const std::string spaces(PreTokenizer::kMaxBytes / 4 + 1, ' ');
+  EXPECT_EQ(Parsed(json)->Encode(spaces).status().code(), absl::StatusCode::kResourceExhausted);
   Json replacing = Json::array();
   for (int i = 0; i < 60; ++i)
     replacing.push_back(
-        {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aaaaaaaa"}});
+        {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(4096, 'a')}});
   json["normalizer"] = {{"type", "Sequence"}, {"normalizers", replacing}};
-  EXPECT_EQ(Parsed(json)->Encode("a").status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Parsed(json)->Encode("aaaaa").status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST(TokenizerJsonTest, InvalidTextIsEncodedAsWhatReplacesIt) {
