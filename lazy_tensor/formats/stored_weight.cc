@@ -121,7 +121,7 @@ absl::StatusOr<StoredWeight> Rows(const StoredWeight& stored, int64_t first, int
     const int64_t in_one = all / shape.dim(axis);  // rows that an element holds: eight of some words
     if (first % in_one != 0 || count % in_one != 0) {
       return absl::InvalidArgumentError(absl::StrCat("rows ", first, " to ", first + count,
-                                                     " are not whole words of ", in_one));
+                                                     " are no whole words of ", in_one));
     }
     start[axis] = first / in_one;
     size[axis] = count / in_one;

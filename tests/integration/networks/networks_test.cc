@@ -58,8 +58,10 @@ TEST_P(NetworksTest, LogitsAreThoseOfPlainLoops) {
   auto checkpoint = Checkpoint::Open(model_.model());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   PlainDecoder plain(**checkpoint, GetParam().shape);
-  for (const AttentionForm attention : {AttentionForm::kWhole, AttentionForm::kPerHead}) {
-    auto run = Load(8, attention);
+  for (const auto& [attention, weights] : {std::pair{AttentionForm::kWhole, WeightFormat::kKeep},
+                                           {AttentionForm::kPerHead, WeightFormat::kKeep},
+                                           {AttentionForm::kWhole, WeightFormat::kPacked}}) {
+    auto run = Load(8, attention, weights);
     ASSERT_NE(run, nullptr);
     for (const size_t length : {1u, 2u, 17u, 30u}) {
       const std::vector<double> expected = plain.Logits(Prompt(length));
@@ -146,6 +148,22 @@ INSTANTIATE_TEST_SUITE_P(
                                        {"gguf_q4_0", {.format = CheckpointFormat::kGgufQ4_0}},
                                        {"gptq", {.format = CheckpointFormat::kGptq}}})),
     [](const auto& test) { return test.param.name; });
+
+// Rows of a stored tensor, in the other forms that one may have.
+std::vector<NamedShape> FusedShapes() {
+  std::vector<NamedShape> all =
+      NetworkShapes({{"awq", {.format = CheckpointFormat::kAwq}},
+                     {"int8", {.format = CheckpointFormat::kInt8}},
+                     {"pack_int4", {.format = CheckpointFormat::kPackInt4}},
+                     {"gguf_q8_0", {.format = CheckpointFormat::kGgufQ8_0}}});
+  std::erase_if(all, [](const NamedShape& named) {
+    return named.shape.network != CheckpointNetwork::kPhi3 || named.shape.original_context != 0;
+  });
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Fused, NetworksTest, ::testing::ValuesIn(FusedShapes()),
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace npubank

@@ -303,5 +303,29 @@ TEST(QuantizedCheckpointTest, TheStoriesModelsWeightsAreCloseToTheOriginals) {
   EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
 }
 
+TensorType TypeOf(ElementType element, std::vector<int64_t> dims) {
+  return TensorType::Create(element, Shape::Create(dims).value()).value();
+}
+
+TEST(StoredWeightTest, RowsAreRowsOfEveryPart) {
+  const auto splat = [](ElementType element, std::vector<int64_t> dims) {
+    return LazyTensor::Splat(TypeOf(element, std::move(dims)), 0).value();
+  };
+  const StoredWeight gptq = {
+      WeightForm::Gptq(true),
+      {splat(ElementType::kI32, {2, 24}), splat(ElementType::kF16, {1, 24}), splat(ElementType::kI32, {1, 3})}};
+  const auto rows = Rows(gptq, 8, 16);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(rows->parts[0].type().ToString(), "I32[2,16]");
+  EXPECT_EQ(rows->parts[1].type().ToString(), "F16[1,16]");
+  EXPECT_EQ(rows->parts[2].type().ToString(), "I32[1,2]");
+  for (const auto& [first, count] : {std::pair{4, 8}, {8, 12}}) {
+    EXPECT_THAT(std::string(Rows(gptq, first, count).status().message()), HasSubstr("no whole words of 8"));
+  }
+  const StoredWeight blocks = {WeightForm::Blocks(kernels::BlockFormat::kQ4_0), {splat(ElementType::kU8, {24, 36})}};
+  EXPECT_EQ(Rows(blocks, 5, 3)->parts[0].type().ToString(), "U8[3,36]");
+  EXPECT_FALSE(Rows(blocks, 20, 5).ok());
+}
+
 }  // namespace
 }  // namespace npubank
