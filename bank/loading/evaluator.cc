@@ -10,7 +10,6 @@
 #include "npubank/bank/loading/content.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
-#include "npubank/lazy_tensor/evaluation/overflow.h"
 
 namespace npubank {
 namespace {
@@ -87,8 +86,8 @@ absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Evaluate(
     const Recipe& recipe, const std::string& name, const std::function<bool()>& cancelled) const {
   EvaluateOptions options;
   options.workers = workers_.get();
+  options.f16_must_hold = true;
   options.cancelled = cancelled;
-  NPUBANK_RETURN_IF_ERROR(CheckF16Holds(recipe, options));
   NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<DeviceAllocation> memory,
                            device_->Allocate(recipe.type().bytes(), name));
   NPUBANK_RETURN_IF_ERROR(device_->Write(*memory, [&](uint64_t offset, absl::Span<std::byte> out) {

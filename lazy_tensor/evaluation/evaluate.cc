@@ -198,7 +198,7 @@ class RangeEvaluation {
         return absl::CancelledError("the evaluation was cancelled");
       }
       return scratch_.With([&](absl::Span<std::byte> scratch) -> absl::Status {
-        Producer producer(scratch);
+        Producer producer(scratch, options_.f16_must_hold);
         NPUBANK_RETURN_IF_ERROR(body(index, producer));
         return producer.CheckSources();
       });

@@ -9,9 +9,9 @@
 //
 // Ownership: the caller owns `out`, which is only ever written (never read): write-combined device
 // memory is fine. On error its contents are unspecified. Threads: any number of evaluations at
-// once, also of the same recipe. Errors: InvalidArgument when `out` is not exactly the right size;
-// DataLoss when a source changed under us; Cancelled when `cancelled` said so. Each names the
-// tensor.
+// once, also of the same recipe. Errors: InvalidArgument when `out` is not exactly the right size, and
+// as `f16_must_hold` says, then with the place; DataLoss when a source changed under us; Cancelled when
+// `cancelled` said so. Each names the tensor.
 #ifndef NPUBANK_LAZY_TENSOR_EVALUATION_EVALUATE_H_
 #define NPUBANK_LAZY_TENSOR_EVALUATION_EVALUATE_H_
 
@@ -31,7 +31,9 @@ struct EvaluateOptions {
   Workers* workers = nullptr;        // not owned; null: inline on the calling thread
   size_t scratch_bytes = 4 << 20;    // per worker; at least 1 MiB
   bool release_source_pages = true;  // give the pages that were read in place back at the end
-  std::function<bool()> cancelled;   // asked between tiles, from worker threads; empty: never
+  // A number made F16 that F16 cannot hold is an error; otherwise F16's largest takes its place.
+  bool f16_must_hold = false;
+  std::function<bool()> cancelled = nullptr;  // asked between tiles, from worker threads; null: never
 };
 
 // The whole tensor. out.size() must be recipe.type().bytes().

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/lazy_tensor/evaluation/overflow.h"
 #include "npubank/lazy_tensor/evaluation/read_box.h"
 #include "npubank/lazy_tensor/kernels/convert.h"
 
@@ -36,23 +37,6 @@ void RunStep(const Recipe& step, ElementType from, const std::byte* in, std::byt
 bool Moves(const Recipe& step, ElementType from) {
   return std::holds_alternative<ConvertOp>(step.op()) && BitWidth(from) != 4 &&
          BitWidth(step.type().element()) != 4;
-}
-
-// All steps on a dense piece, from one buffer to the other and back, and to its target.
-void RunSteps(const std::vector<const Recipe*>& steps, ElementType from, const Box& piece,
-              const std::byte* in, std::byte* buffer, std::byte* other, const Target& target) {
-  const AxisValues strides = DenseStrides(piece.extents());
-  for (size_t i = steps.size(); i-- > 0;) {
-    const ElementType to = steps[i]->type().element();
-    if (i == 0 && Moves(*steps[i], from)) {
-      return ConvertBox(piece, from, in, 0, strides, to, target);
-    }
-    std::byte* const out = in == buffer ? other : buffer;
-    RunStep(*steps[i], from, in, out, piece.elements());
-    in = out;
-    from = to;
-  }
-  CopyBox(piece, BitWidth(from), in, 0, strides, target);
 }
 
 // A run of elements that follow each other in a recipe, where it lies in memory.
@@ -274,21 +258,49 @@ absl::Status Producer::ProduceSteps(const Recipe& recipe, const Box& recipe_box,
     base = base->inputs()[0].get();
     bits = std::max<int64_t>(bits, BitWidth(base->type().element()));
   }
-  if (steps.size() == 1 && ConvertInPlace(*base, *steps[0], box, target)) return absl::OkStatus();
+  if (steps.size() == 1) {
+    NPUBANK_ASSIGN_OR_RETURN(const bool done, ConvertInPlace(*base, *steps[0], box, target));
+    if (done) return absl::OkStatus();
+  }
   // Two buffers, from one to the other and back, however many steps there are.
   const auto half = [bits](const Box& piece) { return (piece.elements() * bits + 511) / 512 * 64; };
   const auto need = [&](const Box& piece) { return 2 * half(piece); };
   return InPieces(recipe, box, target.IsDenseFor(box), need,
                   [&](const Box& piece, std::byte* block) -> absl::Status {
                     NPUBANK_ASSIGN_OR_RETURN(const std::byte* in, Dense(*base, piece, block));
-                    RunSteps(steps, base->type().element(), piece, in, block, block + half(piece),
-                             target.At(box, piece));
-                    return absl::OkStatus();
+                    return RunSteps(*base, steps, piece, in, block, block + half(piece),
+                                    target.At(box, piece));
                   });
 }
 
-bool Producer::ConvertInPlace(const Recipe& base, const Recipe& step, const Box& box,
-                              const Target& target) {
+bool Producer::MustHold(const Recipe& step) const {
+  return f16_must_hold_ && std::holds_alternative<ConvertOp>(step.op()) &&
+         step.type().element() == ElementType::kF16;
+}
+
+absl::Status Producer::RunSteps(const Recipe& base, const std::vector<const Recipe*>& steps, const Box& piece,
+                                const std::byte* in, std::byte* buffer, std::byte* other,
+                                const Target& target) const {
+  const AxisValues strides = DenseStrides(piece.extents());
+  ElementType from = base.type().element();
+  for (size_t i = steps.size(); i-- > 0;) {
+    const ElementType to = steps[i]->type().element();
+    if (MustHold(*steps[i])) NPUBANK_RETURN_IF_ERROR(CheckF16Holds(base, piece, from, in));
+    if (i == 0 && Moves(*steps[i], from)) {
+      ConvertBox(piece, from, in, 0, strides, to, target);
+      return absl::OkStatus();
+    }
+    std::byte* const out = in == buffer ? other : buffer;
+    RunStep(*steps[i], from, in, out, piece.elements());
+    in = out;
+    from = to;
+  }
+  CopyBox(piece, BitWidth(from), in, 0, strides, target);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Producer::ConvertInPlace(const Recipe& base, const Recipe& step, const Box& box,
+                                              const Target& target) {
   const ElementType from = base.type().element();
   const auto* constant = std::get_if<ConstantOp>(&base.op());
   if (constant == nullptr || !Moves(step, from)) return false;
@@ -297,8 +309,14 @@ bool Producer::ConvertInPlace(const Recipe& base, const Recipe& step, const Box&
   if (memory.empty()) return false;
   Touch(source);
   const Shape& shape = base.type().shape();
-  ConvertBox(box, from, memory.data() + constant->offset, FlatStart(box, shape),
-             DenseStrides(shape.dims()), step.type().element(), target);
+  const std::byte* const stored = memory.data() + constant->offset;
+  if (MustHold(step)) {
+    const auto one_run = [&](const Box& piece) { return RunLength(piece, shape) == piece.elements(); };
+    NPUBANK_RETURN_IF_ERROR(ForEachPiece(box, one_run, [&](const Box& piece) {
+      return CheckF16Holds(base, piece, from, stored + FlatStart(piece, shape) * BitWidth(from) / 8);
+    }));
+  }
+  ConvertBox(box, from, stored, FlatStart(box, shape), DenseStrides(shape.dims()), step.type().element(), target);
   return true;
 }
 

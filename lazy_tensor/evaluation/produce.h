@@ -1,6 +1,6 @@
 // Producer: fills boxes of a recipe's output; the pull half of the evaluator. Internal to it.
 //
-//   Producer producer(scratch);
+//   Producer producer(scratch, options.f16_must_hold);
 //   NPUBANK_RETURN_IF_ERROR(producer.Produce(recipe, box, Target{out, 0, strides}));
 //   NPUBANK_RETURN_IF_ERROR(producer.CheckSources());
 //
@@ -40,7 +40,9 @@ class Producer {
   // Enough for kMaxDepth nodes that each need a table of 256 numbers, or a block of 256 weights.
   static constexpr size_t kMinScratchBytes = 1 << 20;
 
-  explicit Producer(absl::Span<std::byte> scratch) : scratch_(scratch) {}
+  // `f16_must_hold`: numbers that F16 cannot hold are an error where they are made F16.
+  Producer(absl::Span<std::byte> scratch, bool f16_must_hold)
+      : f16_must_hold_(f16_must_hold), scratch_(scratch) {}
 
   // Four-bit targets: bytes at the edge of the box are read and written again, so no other thread
   // may write to them, and `data` must be readable memory.
@@ -97,7 +99,12 @@ class Producer {
   absl::Status ProduceSteps(const Recipe& recipe, const Box& box, const Target& target);
 
   // One step on a stored constant that can be read in place: no scratch. False: it is not such a one.
-  bool ConvertInPlace(const Recipe& base, const Recipe& step, const Box& box, const Target& target);
+  absl::StatusOr<bool> ConvertInPlace(const Recipe& base, const Recipe& step, const Box& box,
+                                      const Target& target);
+  // All steps on a dense piece, from one buffer to the other and back, and to its target.
+  absl::Status RunSteps(const Recipe& base, const std::vector<const Recipe*>& steps, const Box& piece,
+                        const std::byte* in, std::byte* buffer, std::byte* other, const Target& target) const;
+  bool MustHold(const Recipe& step) const;
 
   // Cuts the box into pieces that need no more scratch than there is, as `need` says, and calls
   // `fill` with each and a block of that size.
@@ -116,6 +123,7 @@ class Producer {
   // How many bytes of scratch a node may take.
   size_t Share(const Recipe& recipe) const;
 
+  const bool f16_must_hold_;
   absl::Span<std::byte> scratch_;  // what is left
   std::vector<const Source*> touched_;
 };

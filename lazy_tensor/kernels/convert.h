@@ -46,6 +46,8 @@ bool CanConvert(ElementType from, ElementType to);
 // Requires CanConvert(from, to).
 void Convert(ElementType from, const void* in, ElementType to, void* out, size_t count,
              bool stream = false);
+// The first of `count` numbers, F32 or BF16, that is finite and rounds beyond F16's largest; `count`: none does.
+size_t FirstBeyondF16(ElementType from, const void* in, size_t count);
 void ReferenceConvert(ElementType from, const void* in, ElementType to, void* out, size_t count);
 
 }  // namespace npubank::kernels

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "npubank/lazy_tensor/kernels/convert.h"
 
@@ -18,6 +19,33 @@ HWY_BEFORE_NAMESPACE();
 namespace npubank::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+// Whether one of the numbers, their bits without the sign, is in [first, infinity).
+template <typename Bits>
+bool AnyIn(const void* in, size_t count, Bits first, Bits infinity) {
+  const hn::ScalableTag<Bits> d;
+  const auto* const bits = static_cast<const Bits*>(in);
+  constexpr auto kWithoutSign = static_cast<Bits>(static_cast<Bits>(~Bits{0}) >> 1);
+  const auto width = hn::Set(d, static_cast<Bits>(infinity - first));
+  const auto distance = [&](auto numbers) HWY_ATTR {
+    return hn::Sub(hn::And(numbers, hn::Set(d, kWithoutSign)), hn::Set(d, first));
+  };
+  auto least = hn::Set(d, static_cast<Bits>(~Bits{0}));
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) least = hn::Min(least, distance(hn::LoadU(d, bits + i)));
+  for (; i < count; ++i) {
+    Bits one = 0;
+    std::memcpy(&one, bits + i, sizeof(one));
+    least = hn::Min(least, distance(hn::Set(d, one)));
+  }
+  return !hn::AllFalse(d, hn::Lt(least, width));
+}
+
+// From 65520 on F16 rounds to an infinity; the first BF16 from there is 65536.
+bool AnyBeyondF16(ElementType from, const void* in, size_t count) {
+  if (from == ElementType::kBF16) return AnyIn<uint16_t>(in, count, 0x4780, 0x7F80);
+  return AnyIn<uint32_t>(in, count, 0x477FF000, 0x7F800000);
+}
 
 #if HWY_TARGET == HWY_SCALAR
 
@@ -114,6 +142,7 @@ namespace {
 
 HWY_EXPORT(ConvertRun);
 HWY_EXPORT(StreamRun);
+HWY_EXPORT(AnyBeyondF16);
 
 bool IsFourBits(ElementType type) {
   return type == ElementType::kI4 || type == ElementType::kU4 || type == ElementType::kNF4;
@@ -131,6 +160,17 @@ void Convert(ElementType from, const void* in, ElementType to, void* out, size_t
   } else {
     HWY_DYNAMIC_DISPATCH(ConvertRun)(from, in, to, out, count);
   }
+}
+
+// The common case is one look at all of them.
+size_t FirstBeyondF16(ElementType from, const void* in, size_t count) {
+  const auto any = HWY_DYNAMIC_DISPATCH(AnyBeyondF16);
+  if (!any(from, in, count)) return count;
+  const auto* const bytes = static_cast<const uint8_t*>(in);
+  const auto size = static_cast<size_t>(BitWidth(from)) / 8;
+  size_t at = 0;
+  while (!any(from, bytes + at * size, 1)) ++at;
+  return at;
 }
 
 }  // namespace npubank::kernels

@@ -21,8 +21,6 @@ namespace {
 
 constexpr int64_t kElements = 8;
 constexpr uint64_t kSourceBytes = kElements * sizeof(float);
-// One looks for numbers that F16 cannot hold, one makes it F16.
-constexpr int kReadsOfAWeight = 2;
 
 const std::shared_ptr<ScriptedSource>& Models() {
   static const auto& source = *new std::shared_ptr<ScriptedSource>(
@@ -177,7 +175,7 @@ void SharedModels::Load(size_t i) {
 }
 
 void SharedModels::Evaluate(size_t i, int failing_weight) {
-  Models()->FailRead(failing_weight * kReadsOfAWeight);
+  Models()->FailRead(failing_weight);
   const absl::Status status = bank_->EvaluateAndAllocate(submodels_[i].owner);
   Models()->FailRead(0);
   CheckLoaded(i, status, failing_weight);

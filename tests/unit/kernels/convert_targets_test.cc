@@ -1,8 +1,10 @@
 // Convert against ReferenceConvert, bit for bit, on every instruction set.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/kernels/convert.h"
@@ -48,6 +50,27 @@ void ExpectAgreement(const Type& from, const uint8_t* in, const Type& to, size_t
   ASSERT_EQ(FirstDifference(expected, actual), std::string::npos)
       << from.name << " to " << to.name << ", " << count << " elements, misaligned by "
       << misaligned;
+}
+
+// Wherever it is, and however many there are: whole vectors and what is left of one.
+TEST_P(ConvertTargets, FindTheFirstNumberBeyondF16) {
+  constexpr size_t kMost = 150;
+  std::vector<float> wide(kMost, -65504.0f);
+  std::vector<uint16_t> brain(kMost, 0xFF80);  // an infinity, which is none
+  for (size_t count = 0; count < kMost; ++count) {
+    EXPECT_EQ(FirstBeyondF16(ElementType::kF32, wide.data(), count), count);
+    EXPECT_EQ(FirstBeyondF16(ElementType::kBF16, brain.data(), count), count);
+    for (size_t at = 0; at < count; at += 7) {
+      wide[at] = -65520.0f;
+      brain[at] = 0x4780;  // 65536
+      EXPECT_EQ(FirstBeyondF16(ElementType::kF32, wide.data(), count), at) << count;
+      EXPECT_EQ(FirstBeyondF16(ElementType::kBF16, brain.data(), count), at) << count;
+      wide[at] = NAN;
+      brain[at] = 0x7FC0;
+    }
+    std::fill(wide.begin(), wide.end(), 65519.9f);
+    std::fill(brain.begin(), brain.end(), uint16_t{0x477F});
+  }
 }
 
 // Every value of a 16-bit type; of a narrower one too, many times over.

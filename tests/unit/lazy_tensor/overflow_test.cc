@@ -1,5 +1,4 @@
-#include "npubank/lazy_tensor/evaluation/overflow.h"
-
+// Numbers that F16 cannot hold: where a recipe makes F16 of them, evaluating it is an error that names them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "npubank/lazy_tensor/base/parallel.h"
+#include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/lazy_tensor/sources/source.h"
 
@@ -37,7 +37,10 @@ RecipePtr Stored(ElementType element, int64_t row, int64_t column, float number)
   return *Recipe::Constant(Source::FromBuffer(std::move(bytes), "x"), 0, *type, "up_proj");
 }
 
-absl::Status Check(const RecipePtr& recipe) { return CheckF16Holds(*recipe, {}); }
+absl::Status Check(const RecipePtr& recipe, Workers* workers = nullptr) {
+  std::vector<std::byte> out(static_cast<size_t>(recipe->type().bytes()));
+  return Evaluate(*recipe, absl::MakeSpan(out), {.workers = workers, .f16_must_hold = true});
+}
 
 TEST(Overflow, ANumberThatF16CannotHoldIsNamedWithItsPlace) {
   for (const ElementType element : {ElementType::kF32, ElementType::kBF16}) {
@@ -59,9 +62,7 @@ TEST(Overflow, OfSeveralTheFirstIsNamedWhoeverLooks) {
   const RecipePtr stored = Stored(ElementType::kF32, 199, 699, 1e30f);
   const RecipePtr both = *Recipe::Convert(stored, ElementType::kF16);
   ThreadWorkers workers(3);
-  EvaluateOptions options;
-  options.workers = &workers;
-  const absl::Status status = CheckF16Holds(*both, options);
+  const absl::Status status = Check(both, &workers);
   EXPECT_THAT(std::string(status.message()), HasSubstr("has 1e+30 at [199,699]"));
 }
 
@@ -77,6 +78,27 @@ TEST(Overflow, BeginsWhereRoundingDoes) {
   EXPECT_TRUE(status(std::numeric_limits<float>::quiet_NaN()).ok());
   EXPECT_FALSE(
       Check(*Recipe::Convert(Stored(ElementType::kBF16, 0, 0, 65536), ElementType::kF16)).ok());
+}
+
+TEST(Overflow, WhatIsPutTogetherBeforeItIsF16IsLookedAtToo) {
+  const RecipePtr stored = Stored(ElementType::kBF16, 123, 456, 98304);
+  const RecipePtr slice = *Recipe::Slice(stored, {120, 400}, {5, 100});
+  EXPECT_THAT(std::string(Check(*Recipe::Convert(slice, ElementType::kF16)).message()),
+              HasSubstr("what is made of tensor 'up_proj', BF16[5,100], has 98304 at [3,56]"));
+  const RecipePtr twice = *Recipe::Concat({slice, slice}, 1);
+  EXPECT_THAT(std::string(Check(*Recipe::Convert(twice, ElementType::kF16)).message()),
+              HasSubstr("BF16[5,200], has 98304 at [3,56]"));
+  const RecipePtr wide = *Recipe::Convert(stored, ElementType::kF32);
+  EXPECT_THAT(std::string(Check(*Recipe::Convert(wide, ElementType::kF16)).message()),
+              HasSubstr("has 98304 at [123,456]"));
+}
+
+TEST(Overflow, WhoDoesNotAskGetsTheLargest) {
+  const RecipePtr stored = *Recipe::Convert(Stored(ElementType::kBF16, 0, 0, 98304), ElementType::kF16);
+  std::vector<std::byte> out(static_cast<size_t>(stored->type().bytes()));
+  ASSERT_TRUE(Evaluate(*stored, absl::MakeSpan(out), {}).ok());
+  EXPECT_EQ(out[0], std::byte{0xFF});
+  EXPECT_EQ(out[1], std::byte{0x7B});
 }
 
 TEST(Overflow, WhatBecomesNoF16IsNotLookedAt) {
