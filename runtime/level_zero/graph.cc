@@ -1,6 +1,8 @@
 #include "npubank/runtime/level_zero/graph.h"
 
+#include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
@@ -111,9 +113,15 @@ absl::StatusOr<bool> Graph::Initialize() {
 }
 
 absl::Status Graph::SetArgument(uint32_t index, const void* address) {
-  return Annotate(ZeStatus(device_->graphs()->pfnSetArgumentValue(handle_, index, address),
-                           "pfnSetArgumentValue"),
-                  absl::StrCat("function ", name_, " argument ", index));
+  const ze_result_t result = device_->graphs()->pfnSetArgumentValue(handle_, index, address);
+  std::string what = absl::StrCat("function ", name_, " argument ", index);
+  if (result == ZE_RESULT_ERROR_INVALID_ARGUMENT) {
+    // A driver does not say what it minds. What it cannot be asked for, and may want more of, is this.
+    const auto at = reinterpret_cast<uintptr_t>(address);
+    absl::StrAppend(&what, ", at a multiple of ", at & (~at + 1), " and of nothing more; for a device that wants more, ",
+                    "open its memory with a larger argument_alignment (--argument-alignment)");
+  }
+  return Annotate(ZeStatus(result, "pfnSetArgumentValue"), what);
 }
 
 }  // namespace npubank::level_zero

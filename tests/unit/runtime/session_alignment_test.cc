@@ -74,6 +74,8 @@ TEST_P(SessionAlignmentTest, ADeviceThatWantsMoreThanItsMemoryWasToldIsAnErrorTh
   const absl::Status status = (*run)->session().Feed({1, 5}).status();
   EXPECT_FALSE(status.ok());
   EXPECT_TRUE(absl::StrContains(status.message(), "argument")) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "at a multiple of ")) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "--argument-alignment")) << status;
 }
 
 INSTANTIATE_TEST_SUITE_P(Multiples, SessionAlignmentTest, ::testing::Values(1, 16, 64, 4096));
