@@ -6,8 +6,8 @@
 //
 // It lasts until the client closes it, its process ends (a child that keeps the socket open changes
 // nothing), it breaks the rules, or does not read what it is sent. Then its desk goes: owners, leases,
-// half-made loads and descriptors with it; a load under way is cancelled, and whoever else waits for what
-// it was making takes over.
+// half-made loads and descriptors with it. A load under way is cancelled; the tensor that it is making is
+// finished first when others wait for it, from the files that this client brought.
 // A thread of its own reads; a load has another, so that a Cancel, a Release and the client's end are
 // seen meanwhile. Ownership: dropping it ends it and waits for both. Threads: every method, from any.
 #ifndef NPUBANK_BANK_SERVICE_DAEMON_CONNECTION_H_
