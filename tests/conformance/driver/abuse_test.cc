@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "npubank/tests/conformance/driver/caller.h"
+#include "npubank/tests/conformance/driver/entries.h"
 #include "npubank/tests/conformance/driver/fixture.h"
+#include "npubank/tests/conformance/driver/pool.h"
 #include "npubank/tests/support/repetitions.h"
 
 namespace npubank {

@@ -1,13 +1,12 @@
 // DriverCaller: calls any function of a driver with arguments made by chance, from their types alone.
 //
-//   DriverPool pool(context, device, driver);         // handles that were made, alive and dead
+//   DriverPool pool(context, device, driver);
 //   DriverCaller caller(pool, seed);
-//   for (const DriverEntry& entry : ExportedEntries(graphs)) entry.call(caller);
-//   pool.DestroyAll();
+//   caller.Call(table.pfnCreate);       // a handle that it gives is in the pool now
 //
 // Handles are alive, null, wild, stale or of another kind; pointers are null or point to room that is
 // nearly all zero; numbers are small, or as large as they get. No call moves bytes, so that two
-// queues that work on the same memory are no race. Threads: a pool is for any; a caller is for one.
+// queues that work on the same memory are no race. Threads: a caller is for one.
 #ifndef NPUBANK_TESTS_CONFORMANCE_DRIVER_CALLER_H_
 #define NPUBANK_TESTS_CONFORMANCE_DRIVER_CALLER_H_
 
@@ -15,48 +14,16 @@
 
 #include <cstdint>
 #include <cstring>
-#include <functional>
-#include <map>
 #include <random>
-#include <string>
 #include <tuple>
 #include <type_traits>
 #include <typeindex>
 #include <utility>
 #include <vector>
 
-#include "npubank/lazy_tensor/base/mutex.h"
-#include "npubank/runtime/level_zero/graph_extension.h"
+#include "npubank/tests/conformance/driver/pool.h"
 
 namespace npubank {
-
-class DriverPool {
- public:
-  DriverPool(ze_context_handle_t context, ze_device_handle_t device, ze_driver_handle_t driver);
-
-  ze_driver_handle_t driver() const { return driver_; }
-  // A handle of this kind, dead or alive; 0 when there never was one.
-  uint64_t Any(std::type_index kind, uint64_t chance) const;
-  // Of no matter what kind.
-  uint64_t AnyOfAll(uint64_t chance) const;
-  bool Knows(std::type_index kind, uint64_t handle) const;
-  // What a call has given.
-  void Add(std::type_index kind, uint64_t handle);
-  // Ends the waiting of whatever waits for an event.
-  void SignalEvents() const;
-  // Whatever is still alive of all that was made.
-  void DestroyAll();
-
- private:
-  template <class Handle, class Destroy>
-  void DestroyKind(Destroy destroy);
-  std::vector<uint64_t> All(std::type_index kind) const;
-
-  const ze_context_handle_t context_;
-  const ze_driver_handle_t driver_;
-  mutable Mutex mutex_;
-  std::map<std::type_index, std::vector<uint64_t>> handles_ ABSL_GUARDED_BY(mutex_);
-};
 
 class DriverCaller {
  public:
@@ -136,14 +103,6 @@ class DriverCaller {
   std::mt19937_64 random_;
   std::vector<Room> rooms_;
 };
-
-struct DriverEntry {
-  std::string name;
-  std::function<void(DriverCaller&)> call;
-};
-
-// All entries of all tables of the driver that ZE_ENABLE_ALT_DRIVERS names, and of `graphs`.
-std::vector<DriverEntry> ExportedEntries(const level_zero::GraphExtension* graphs);
 
 }  // namespace npubank
 
