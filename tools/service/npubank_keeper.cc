@@ -7,10 +7,11 @@
 //
 // Clients that come while it is not there wait. What it says is believed of the process that was started, and
 // of no other (SCM_CREDENTIALS). It ends when npubankd does with status 0, when that does not come up, and
-// on SIGTERM or SIGINT, which it passes on; what is kept goes with it.
+// on SIGTERM or SIGINT, which it passes on; what is kept goes with it, and so does npubankd.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -176,7 +177,10 @@ class Keeper {
     return absl::OkStatus();
   }
 
+  // However the keeper ends, what it keeps goes with it, and who would be without it goes as well.
   [[noreturn]] void Become() {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != keeper_) _exit(0);
     std::vector<int> handed = {listener_.get()};
     std::string names = "listener";
     for (const auto& [name, file] : kept_) {
@@ -236,6 +240,7 @@ class Keeper {
   }
 
   std::vector<std::string> command_;
+  const pid_t keeper_ = getpid();
   std::unique_ptr<service::ServiceSocket> socket_;  // removed at the end
   FileDescriptor listener_;
   FileDescriptor signals_;

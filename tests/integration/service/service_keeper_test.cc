@@ -106,6 +106,12 @@ TEST_F(ServiceKeeperTest, AnEndThatWasAskedForEndsTheKeeperToo) {
   EXPECT_NE(access(socket_.c_str(), F_OK), 0) << "nothing is left";
 }
 
+TEST_F(ServiceKeeperTest, AKeeperThatIsKilledLeavesNoDaemonBehind) {
+  StartKeeper();
+  EXPECT_EQ(daemon_->End(SIGKILL), 128 + SIGKILL);
+  EXPECT_TRUE(Eventually([&] { return !service::BankClient::Connect(socket_).ok(); }));
+}
+
 TEST_F(ServiceKeeperTest, AProgramThatDoesNotComeUpIsNotStartedForEver) {
   const ProgramResult result =
       RunProgram({NPUBANK_BIN "/npubank-keeper", "--socket", socket_, "--", "/bin/false"});
