@@ -23,10 +23,10 @@
 #include "npubank/runtime/manifest/manifest.h"
 #include "npubank/runtime/npu.h"
 #include "npubank/runtime/submodel_group.h"
+#include "npubank/tests/integration/foreign/foreign_fixture.h"
 #include "npubank/tests/support/driver_statistics.h"
 #include "npubank/tests/support/foreign_npu/foreign_submodel.h"
 #include "npubank/tests/support/npu_switches.h"
-#include "npubank/tests/support/program.h"
 #include "npubank/tests/support/temporary_folder.h"
 
 namespace npubank {
@@ -35,99 +35,6 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 using Weights = ForeignSubmodel::Weights;
-
-std::string BytesOf(const std::vector<float>& numbers) {
-  return std::string(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float));
-}
-
-std::vector<float> FloatsOf(absl::Span<const std::byte> bytes) {
-  std::vector<float> numbers(bytes.size() / sizeof(float));
-  std::memcpy(numbers.data(), bytes.data(), bytes.size());
-  return numbers;
-}
-
-// The environment, for as long as the object lives: the foreign driver reads it when it matters.
-class ForeignSwitch {
- public:
-  ForeignSwitch(const char* name, const std::string& value) : name_(name) {
-    setenv(name, value.c_str(), 1);
-  }
-  ~ForeignSwitch() { unsetenv(name_); }
-
- private:
-  const char* const name_;
-};
-
-class ForeignFunctionTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() { setenv("ZE_ENABLE_ALT_DRIVERS", FOREIGN_NPU, 1); }
-
-  void SetUp() override { Open(MemoryStrategy::kCommitted); }
-  void TearDown() override {
-    EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
-    bank_.reset();
-    const std::shared_ptr<level_zero::Device> device = npu_ ? npu_->device() : nullptr;
-    npu_.reset();
-    switches_.reset();  // after what was allocated under them
-    if (device != nullptr) ExpectNothingLeft(*device->software(), "at the end");
-  }
-
-  void Open(MemoryStrategy strategy) {
-    bank_.reset();
-    npu_.reset();
-    NpuOptions options = {.device = level_zero::DeviceChoice::kSoftware, .workers = 0};
-    options.memory = {.strategy = strategy, .notice = [](absl::string_view) {}};
-    auto npu = Npu::Open(std::move(options));
-    ASSERT_TRUE(npu.ok()) << npu.status();
-    npu_ = *std::move(npu);
-    auto bank = npu_->MakeBank({});
-    ASSERT_TRUE(bank.ok()) << bank.status();
-    bank_ = *std::move(bank);
-  }
-
-  // What a user does with a manifest.
-  absl::StatusOr<std::unique_ptr<SubmodelGroup>> Load(const std::string& path) {
-    NPUBANK_ASSIGN_OR_RETURN(SubmodelDescription submodel, ReadManifest(path));
-    EXPECT_EQ(LiveSourceBytes(), 0u) << "reading a manifest leaves the model closed";
-    NPUBANK_ASSIGN_OR_RETURN(auto group,
-                             SubmodelGroup::Register(npu_, bank_, {std::move(submodel)}, ""));
-    NPUBANK_RETURN_IF_ERROR(group->MakeFunctions());
-    EXPECT_EQ(bank_->Totals().resident_bytes, 0u) << "the driver is asked before any evaluation";
-    NPUBANK_RETURN_IF_ERROR(group->Prepare());
-    return group;
-  }
-  static absl::StatusOr<std::vector<float>> Run(SubmodelGroup& group, const std::vector<float>& x) {
-    std::memcpy(group.Buffer("x").data(), x.data(), x.size() * sizeof(float));
-    NPUBANK_RETURN_IF_ERROR(group.Run(0));
-    return FloatsOf(group.Buffer("y"));
-  }
-  absl::StatusOr<std::vector<float>> LoadAndRun(const std::string& path) {
-    NPUBANK_ASSIGN_OR_RETURN(auto group, Load(path));
-    return Run(*group, ForeignSubmodel::Input());
-  }
-
-  // `change` makes a manifest that is refused with these words, naming the submodel or the file,
-  // and the bank has evaluated nothing.
-  void ExpectRefused(const std::string& words, const std::function<void(Json&)>& change) {
-    SCOPED_TRACE(words);
-    Json manifest = submodel_.manifest();
-    change(manifest);
-    submodel_.Rewrite(manifest);
-    const absl::Status status = Load(submodel_.path()).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(words));
-    EXPECT_THAT(std::string(status.message()), HasSubstr("layers"));
-    EXPECT_EQ(bank_->Totals().resident_bytes, 0u);
-    EXPECT_EQ(LiveSourceBytes(), 0u);
-    submodel_.Rewrite(submodel_.manifest());
-  }
-
-  TemporaryFolder folder_;
-  ForeignSubmodel submodel_{folder_.path()};
-  std::shared_ptr<Npu> npu_;
-  std::shared_ptr<Bank> bank_;
-  std::optional<NpuSwitches> switches_;
-};
 
 TEST_F(ForeignFunctionTest, FiveClosuresOfOneFunctionGiveTheRightSums) {
   auto group = Load(submodel_.path());
@@ -421,94 +328,6 @@ TEST_P(ForeignFaultTest, AnyCallOfALoadAndRunMayFail) {
 
 INSTANTIATE_TEST_SUITE_P(Every, ForeignFaultTest, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "forever" : "once"; });
-
-// The programs, as a user meets them: on the driver that the environment names.
-class ForeignProgramsTest : public ForeignFunctionTest {
- protected:
-  std::string File(const std::string& name) { return folder_.File(name); }
-  ProgramResult BankRun(std::vector<std::string> more) {
-    more.insert(more.begin(), NPUBANK_BIN "/bank-run");
-    return RunProgram(more);
-  }
-  // One line on standard error, nothing on standard output, status 1.
-  static void ExpectOneClearLine(const ProgramResult& result, const std::string& words) {
-    EXPECT_EQ(result.exit_status, 1) << result.out;
-    EXPECT_THAT(result.error, HasSubstr(words));
-    EXPECT_EQ(std::count(result.error.begin(), result.error.end(), '\n'), 1) << result.error;
-    EXPECT_EQ(result.out, "");
-  }
-};
-
-TEST_F(ForeignProgramsTest, BankRunRunsAManifestWithInputsFromFiles) {
-  folder_.Write("x.f32", BytesOf(ForeignSubmodel::Input()));
-  const ProgramResult result =
-      BankRun({"--manifest", submodel_.path(), "--input", "x=" + File("x.f32"), "--output",
-               "y=" + File("y.f32"), "--snapshot", File("run.bank"), "--rounds", "2"});
-  ASSERT_EQ(result.exit_status, 0) << result.error;
-  EXPECT_EQ(ReadWholeFile(File("y.f32")),
-            BytesOf(ForeignSubmodel::Expected(ForeignSubmodel::Input())));
-  EXPECT_THAT(result.out, HasSubstr("5 calls of 1 functions; 10 weights"));
-  const ProgramResult held = RunProgram({NPUBANK_BIN "/bank-inspect", File("run.bank")});
-  EXPECT_THAT(held.out, HasSubstr("layers.4.bias"));
-}
-
-TEST_F(ForeignProgramsTest, WhatBankRunIsNotGivenOrDoesNotKnowItSays) {
-  const std::vector<std::string> manifest = {"--manifest", submodel_.path()};
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), manifest.begin(), manifest.end());
-    return BankRun(more);
-  };
-  folder_.Write("short.f32", "1234");
-  ExpectOneClearLine(with({}), "input x needs a file: --input x=FILE");
-  ExpectOneClearLine(with({"--input", "x"}), "--input 'x' is not NAME=FILE");
-  ExpectOneClearLine(with({"--input", "z=" + File("short.f32")}), "no submodel has such an input");
-  ExpectOneClearLine(with({"--output", "z=" + File("z")}), "no submodel has such an output");
-  ExpectOneClearLine(with({"--input", "x=" + File("short.f32")}),
-                     "has 4 bytes, but the input has 64");
-  ExpectOneClearLine(with({"--input", "x=" + File("none")}), "none");
-  ExpectOneClearLine(with({"--prompt", "Once"}), "not for a --manifest");
-  ExpectOneClearLine(BankRun({"--manifest", File("none.json")}), "none.json");
-  ExpectOneClearLine(BankRun({"--model", File("m"), "--input", "x=y"}), "is for a --manifest");
-  EXPECT_EQ(with({"--load-only"}).exit_status, 0) << "loading takes no input";
-}
-
-TEST_F(ForeignProgramsTest, BankRunTakesTheWeightsOfAnotherModelWhenItIsGiven) {
-  Json manifest = submodel_.manifest();
-  manifest.erase("model");
-  submodel_.Rewrite(manifest);
-  ExpectOneClearLine(BankRun({"--manifest", submodel_.path(), "--load-only"}), "there is no model");
-  const ProgramResult result = BankRun(
-      {"--manifest", submodel_.path(), "--load-only", "--model", File("model.safetensors")});
-  EXPECT_EQ(result.exit_status, 0) << result.error;
-}
-
-TEST_F(ForeignProgramsTest, BankInspectPrintsWhatTheDriverSaysOfABlob) {
-  const std::string inspect = NPUBANK_BIN "/bank-inspect";
-  const ProgramResult table = RunProgram({inspect, "function", File("layer.blob")});
-  ASSERT_EQ(table.exit_status, 0) << table.error;
-  EXPECT_THAT(table.out, ::testing::ContainsRegex("1 +input +weight +F32\\[16,16\\]"));
-  EXPECT_THAT(table.out, ::testing::ContainsRegex("3 +output +y +F32\\[1,16\\]"));
-  const ProgramResult json =
-      RunProgram({inspect, "function", File("layer.blob"), "--format", "json"});
-  const Json said = Json::parse(json.out, nullptr, false);
-  ASSERT_TRUE(said.is_object()) << json.out << json.error;
-  EXPECT_EQ(said["arguments"][2]["name"], "bias");
-  folder_.Write("cut.blob", submodel_.blob().substr(0, 20));
-  ExpectOneClearLine(RunProgram({inspect, "function", File("cut.blob")}), "cut.blob");
-  ExpectOneClearLine(RunProgram({inspect, File("layer.blob"), "--device", "software"}),
-                     "is for function only");
-}
-
-TEST_F(ForeignProgramsTest, TheExampleRunsAndTheSecondUserCostsNothing) {
-  std::vector<float> x;
-  for (int i = 0; i < ForeignSubmodel::kWidth; ++i) x.push_back(static_cast<float>(i));
-  std::string y = "y F32[1,16]:";
-  for (float number : ForeignSubmodel::Expected(x)) y += absl::StrFormat(" %g", number);
-  const ProgramResult result = RunProgram({NPUBANK_BIN "/foreign_function", submodel_.path()});
-  ASSERT_EQ(result.exit_status, 0) << result.error;
-  EXPECT_THAT(result.out, HasSubstr(y + "\nfirst: 0 of 10 weights"));
-  EXPECT_THAT(result.out, HasSubstr(y + "\nsecond: 10 of 10 weights"));
-}
 
 }  // namespace
 }  // namespace npubank
