@@ -36,8 +36,11 @@ const NetworkNames& LlamaNames() {
 }
 
 const NetworkNames& MistralNames() {
-  static const NetworkNames names = WithCommonNames(
-      {.network = "mistral", .window = true, .config = {kMistralConfig}, .used = {TensorsApart()}});
+  static const NetworkNames names = WithCommonNames({.network = "mistral",
+                                                     .window = true,
+                                                     .window_unsaid = 4096,
+                                                     .config = {kMistralConfig},
+                                                     .used = {TensorsApart()}});
   return names;
 }
 

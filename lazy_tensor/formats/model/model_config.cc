@@ -37,7 +37,8 @@ absl::StatusOr<const NetworkNames*> FindNetwork(const Json& root, JsonFields& fi
   return names;
 }
 
-void ReadDimensions(const NetworkNames& names, JsonFields& fields, ModelConfig& config) {
+void ReadDimensions(const NetworkNames& names, const Json& root, JsonFields& fields,
+                    ModelConfig& config) {
   config.vocab_size = fields.Int("vocab_size", 1, ModelConfig::kMaxVocab);
   config.hidden_size = fields.Int("hidden_size", 1, ModelConfig::kMaxDim);
   config.intermediate_size = fields.Int("intermediate_size", 1, ModelConfig::kMaxDim);
@@ -70,7 +71,8 @@ void ReadDimensions(const NetworkNames& names, JsonFields& fields, ModelConfig& 
                              ", which does not divide num_attention_heads ", config.num_heads));
   }
   if (names.window) {
-    config.sliding_window = fields.Int("sliding_window", 1, ModelConfig::kMaxContext, 0);
+    const int64_t unsaid = root.contains("sliding_window") ? 0 : names.window_unsaid;
+    config.sliding_window = fields.Int("sliding_window", 1, ModelConfig::kMaxContext, unsaid);
   }
 }
 
@@ -183,7 +185,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json, const std::
   ModelConfig config;
   NPUBANK_ASSIGN_OR_RETURN(const NetworkNames* const names, FindNetwork(root, fields));
   config.model_type = names->network;
-  ReadDimensions(*names, fields, config);
+  ReadDimensions(*names, root, fields, config);
   ReadRope(*names, fields, config);
   ReadTokens(fields, config);
   config.rms_norm_eps = fields.Number("rms_norm_eps", 1e-12, 1);

@@ -8,7 +8,8 @@
 // original one does: the factors for longer ones are not used. Keys are those of
 // Hugging Face transformers, with its defaults: num_key_value_heads = num_attention_heads, head_dim
 // = hidden_size / num_attention_heads, rope_theta = 10000, tie_word_embeddings = false,
-// bos_token_id = 1, eos_token_id = 2; null means absent. The rope keys may also stand in
+// bos_token_id = 1, eos_token_id = 2; null means absent. Only a Mistral's sliding_window is 4096
+// where the key is not there, and none where it is null. The rope keys may also stand in
 // "rope_parameters", where newer versions of the library write them.
 //
 // Errors: NotFound when the file is missing; InvalidArgument naming the file and the key for a

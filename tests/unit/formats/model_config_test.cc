@@ -143,6 +143,9 @@ TEST(ModelConfigTest, ASlidingWindowLeavesTheContextAsLongAsItIs) {
     EXPECT_EQ(Parse(json)->context_length, 256);
     json["sliding_window"] = 0;
     ExpectRefused(Parse(json), "sliding_window");
+    json.erase("sliding_window");
+    const bool mistral = std::string(network) == "mistral";
+    EXPECT_EQ(Parse(json)->sliding_window, mistral ? 4096 : 0) << "as transformers has it";
   }
 }
 
