@@ -17,6 +17,7 @@
 #include "npubank/lazy_tensor/formats/safetensors.h"
 #include "npubank/tests/support/f32_checkpoint.h"
 #include "npubank/tests/support/npu_fixture.h"
+#include "npubank/tests/support/npu_switches.h"
 #include "npubank/tests/support/program.h"
 #include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/support/temporary_folder.h"
@@ -313,37 +314,55 @@ class QuantizedTest : public NpuTest {
   }
 };
 
-TEST_F(QuantizedTest, GptqLogitsEqualThoseOfItsWeightsDequantisedByHand) {
+// With import off, as most installed kernels have it, and on.
+class QuantizedLogitsTest : public QuantizedTest, public ::testing::WithParamInterface<bool> {
+ protected:
+  void SetUp() override {
+    if (GetParam()) strategy_ = MemoryStrategy::kImported;
+    QuantizedTest::SetUp();
+  }
+
+ private:
+  const NpuSwitches switches_{{{"NPUBANK_NPU_ARGUMENT_ALIGNMENT", "1"},
+                               {"NPUBANK_NPU_VIRTUAL_MEMORY", GetParam() ? "1" : "0"},
+                               {"NPUBANK_NPU_IMPORT", GetParam() ? "1" : "0"}}};
+};
+
+INSTANTIATE_TEST_SUITE_P(Import, QuantizedLogitsTest, ::testing::Bool(), [](const auto& import) {
+  return std::string(import.param ? "on" : "off");
+});
+
+TEST_P(QuantizedLogitsTest, GptqLogitsEqualThoseOfItsWeightsDequantisedByHand) {
   const TemporaryFolder folder;
   WriteGptqStories(folder.path());
   ExpectSameLogits(folder.path(), *Twin(folder.path(), DequantizeGptq));
 }
 
-TEST_F(QuantizedTest, AwqLogitsEqualThoseOfItsWeightsDequantisedByHand) {
+TEST_P(QuantizedLogitsTest, AwqLogitsEqualThoseOfItsWeightsDequantisedByHand) {
   const TemporaryFolder folder;
   WriteAwqStories(folder.path());
   ExpectSameLogits(folder.path(), *Twin(folder.path(), DequantizeAwq));
 }
 
-TEST_F(QuantizedTest, Int8LogitsEqualThoseOfItsWeightsDequantisedByHand) {
+TEST_P(QuantizedLogitsTest, Int8LogitsEqualThoseOfItsWeightsDequantisedByHand) {
   const TemporaryFolder folder;
   WriteInt8Stories(folder.path());
   ExpectSameLogits(folder.path(), *Twin(folder.path(), DequantizeInt8));
 }
 
-TEST_F(QuantizedTest, PackedInt8LogitsEqualThoseOfTheirWeightsDequantisedByHand) {
+TEST_P(QuantizedLogitsTest, PackedInt8LogitsEqualThoseOfTheirWeightsDequantisedByHand) {
   const TemporaryFolder folder;
   WritePackedStories(folder.path(), 8);
   ExpectSameLogits(folder.path(), *Twin(folder.path(), DequantizePacked<8>));
 }
 
-TEST_F(QuantizedTest, PackedInt4LogitsEqualThoseOfTheirWeightsDequantisedByHand) {
+TEST_P(QuantizedLogitsTest, PackedInt4LogitsEqualThoseOfTheirWeightsDequantisedByHand) {
   const TemporaryFolder folder;
   WritePackedStories(folder.path(), 4);
   ExpectSameLogits(folder.path(), *Twin(folder.path(), DequantizePacked<4>));
 }
 
-TEST_F(QuantizedTest, GgufQ4LogitsEqualThoseOfItsWeightsDequantisedByHand) {
+TEST_P(QuantizedLogitsTest, GgufQ4LogitsEqualThoseOfItsWeightsDequantisedByHand) {
   ExpectSameLogits(StoriesGguf(), *GgufTwin(StoriesGguf(), 192));
 }
 
