@@ -110,6 +110,25 @@ class Exports(unittest.TestCase):
         self.assertEqual((self.manifest(), sorted(os.listdir(self.out))), before)
         self.exported()
 
+    def test_a_number_that_f16_cannot_hold_is_named_and_nothing_is_left(self):
+        path = os.path.join(self.model, "model.safetensors")
+        with open(path, "rb") as file:
+            whole = file.read()
+        length = struct.unpack("<Q", whole[:8])[0]
+        tensor = json.loads(whole[8:8 + length])["model.layers.1.mlp.down_proj.weight"]
+        self.assertEqual(tensor["dtype"], "BF16")
+        at = 8 + length + tensor["data_offsets"][0] + 2 * 7
+        try:
+            with open(path, "wb") as file:
+                file.write(whole[:at] + b"\x7f\x7f" + whole[at + 2:])
+            result = self.export("f16")
+        finally:
+            with open(path, "wb") as file:
+                file.write(whole)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("model.layers.1.mlp.down_proj.weight", result.stderr)
+        self.assertEqual(os.listdir(self.out), [])
+
     def test_killed_at_any_moment_there_is_the_old_export_or_the_new_one(self):
         print(f"NPUBANK_SEED={SEED}", flush=True)
         chance = random.Random(SEED)

@@ -108,6 +108,7 @@ absl::Status Write(const ExportOptions& options, const std::vector<NamedWeight>&
   }
   EvaluateOptions evaluate;
   evaluate.workers = options.workers;
+  evaluate.f16_must_hold = true;  // as a bank asks
   EvaluatedAhead evaluated(std::move(tensors), evaluate);
   for (size_t i = 0; i < missing.size(); ++i) {
     const NamedWeight& weight = missing[i];
