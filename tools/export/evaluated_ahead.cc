@@ -33,14 +33,14 @@ absl::StatusOr<absl::Span<const std::byte>> EvaluatedAhead::From(size_t tensor, 
                                                    ", or it has passed: it is read front to back"));
   }
   NPUBANK_RETURN_IF_ERROR(part.status);
-  return absl::MakeConstSpan(now_.pages[0].bytes + part.place + (offset - part.begin),
+  return absl::MakeConstSpan(now_.bytes() + part.place + (offset - part.begin),
                              part.end - offset);
 }
 
 uint64_t EvaluatedAhead::BytesOf(size_t tensor) const { return tensors_[tensor].type().bytes(); }
 
 absl::Status EvaluatedAhead::EvaluatePart(const Part& part) {
-  const absl::Span<std::byte> out(next_.pages[0].bytes + part.place, part.end - part.begin);
+  const absl::Span<std::byte> out(next_.bytes() + part.place, part.end - part.begin);
   NPUBANK_ASSIGN_OR_RETURN(const RecipePtr recipe, tensors_[part.tensor].MakeRecipe());
   return EvaluateRange(*recipe, part.begin, out, options_);
 }

@@ -56,6 +56,8 @@ class EvaluatedAhead {
   };
   struct Piece {
     std::unique_ptr<Page[]> pages;  // of piece_bytes_, once for all pieces
+    // From the first page's on: no page alone has room for a piece.
+    std::byte* bytes() const { return reinterpret_cast<std::byte*>(pages.get()); }
     std::vector<Part> parts;
   };
 
