@@ -79,20 +79,36 @@ constexpr ConfigKey kConfigKeys[] = {
     {"tokenizer.ggml.eos_token_id", "eos_token_id", false},
 };
 
-// A network's own metadata.
+// A network's own metadata, in the file of that name.
 class Metadata {
  public:
-  Metadata(const NetworkNames& network, const Gguf& file) : network_(network), file_(file) {}
+  Metadata(const NetworkNames& network, const Gguf& file, const std::string& name)
+      : network_(network), file_(file), name_(name) {}
 
   std::string Key(absl::string_view key) const {
     return absl::StrReplaceAll(key, {{"@", network_.architecture}});
   }
-  const GgufValue* Find(absl::string_view key) const { return file_.Find(Key(key)); }
-  Json Number(absl::string_view key) const { return NumberOf(Find(key)); }
+  absl::Status Wrong(absl::string_view key, absl::string_view what) const {
+    return Invalid(name_, Key(key), what);
+  }
+  // Null when it is absent.
+  absl::StatusOr<Json> Number(absl::string_view key) const {
+    const GgufValue* value = file_.Find(Key(key));
+    Json number = NumberOf(value);
+    if (value != nullptr && number.is_null()) return Wrong(key, "must be a number");
+    return number;
+  }
+  // Empty when it is absent.
+  absl::StatusOr<std::string> Text(absl::string_view key) const {
+    const GgufValue* value = file_.Find(Key(key));
+    const bool is_text = value == nullptr || std::holds_alternative<std::string>(value->value);
+    return is_text ? absl::StatusOr<std::string>(TextOf(value)) : Wrong(key, "must be a text");
+  }
 
  private:
   const NetworkNames& network_;
   const Gguf& file_;
+  const std::string& name_;
 };
 
 absl::StatusOr<const NetworkNames*> FindNetwork(const Gguf& file, const std::string& name) {
@@ -116,42 +132,37 @@ absl::StatusOr<const NetworkNames*> FindNetwork(const Gguf& file, const std::str
 }
 
 // rope_scaling as config.json has it; null when there is none. Longrope comes as a tensor.
-absl::StatusOr<Json> ScalingJson(const NetworkNames& network, const Metadata& metadata,
-                                 const std::string& name) {
-  const std::string kind = TextOf(metadata.Find("@.rope.scaling.type"));
-  Json factor = metadata.Number("@.rope.scaling.factor");
-  if (factor.is_null()) factor = metadata.Number("@.rope.scale_linear");
+absl::StatusOr<Json> ScalingJson(const NetworkNames& network, const Metadata& metadata) {
+  NPUBANK_ASSIGN_OR_RETURN(const std::string kind, metadata.Text("@.rope.scaling.type"));
+  NPUBANK_ASSIGN_OR_RETURN(Json factor, metadata.Number("@.rope.scaling.factor"));
+  if (factor.is_null()) {
+    NPUBANK_ASSIGN_OR_RETURN(factor, metadata.Number("@.rope.scale_linear"));
+  }
   if (kind == "linear" || (kind.empty() && !factor.is_null())) {
     return Json{{"rope_type", "linear"}, {"factor", factor}};
   }
   if (kind.empty() || kind == "none" || (network.long_rope && kind == "longrope")) {
     return Json(nullptr);
   }
-  return Invalid(name, metadata.Key("@.rope.scaling.type"),
-                 absl::StrCat("is ", Quote(kind), "; supported is 'linear'"));
+  return metadata.Wrong("@.rope.scaling.type",
+                        absl::StrCat("is ", Quote(kind), "; supported is 'linear'"));
 }
 
 // The metadata as a config.json, so that one reader checks both.
 absl::StatusOr<Json> ConfigJson(const NetworkNames& network, const Gguf& file,
-                                const std::string& name) {
-  const Metadata metadata(network, file);
+                                const Metadata& metadata) {
   Json config = {{"model_type", network.network}};
   for (const ConfigKey& key : kConfigKeys) {
-    const GgufValue* value = metadata.Find(key.gguf);
-    Json number = NumberOf(value);
-    if (value != nullptr && number.is_null()) {
-      return Invalid(name, metadata.Key(key.gguf), "must be a number");
-    }
-    if (value == nullptr && key.needed) return Invalid(name, metadata.Key(key.gguf), "is missing");
+    NPUBANK_ASSIGN_OR_RETURN(Json number, metadata.Number(key.gguf));
+    if (number.is_null() && key.needed) return metadata.Wrong(key.gguf, "is missing");
     if (!number.is_null()) config[key.config] = std::move(number);
   }
   if (config.value("sliding_window", Json()) == 0) config.erase("sliding_window");  // none
-  NPUBANK_ASSIGN_OR_RETURN(config["rope_scaling"], ScalingJson(network, metadata, name));
+  NPUBANK_ASSIGN_OR_RETURN(config["rope_scaling"], ScalingJson(network, metadata));
   if (!config.contains("vocab_size")) {
     const GgufTensor* embedding = FindTensor(file, "token_embd.weight");
     if (embedding == nullptr || embedding->shape.rank() != 2) {
-      return Invalid(name, metadata.Key("@.vocab_size"),
-                     "is missing, and so is a 2-D token_embd.weight");
+      return metadata.Wrong("@.vocab_size", "is missing, and so is a 2-D token_embd.weight");
     }
     config["vocab_size"] = embedding->shape.dim(0);
   }
@@ -160,11 +171,11 @@ absl::StatusOr<Json> ConfigJson(const NetworkNames& network, const Gguf& file,
 }
 
 // What the shared reader cannot know: these must be what the decoder assumes.
-absl::Status CheckHeads(const Metadata& metadata, const std::string& name, int64_t head_dim) {
+absl::Status CheckHeads(const Metadata& metadata, int64_t head_dim) {
   for (const char* key : {"@.rope.dimension_count", "@.attention.value_length"}) {
-    const Json value = metadata.Number(key);
+    NPUBANK_ASSIGN_OR_RETURN(const Json value, metadata.Number(key));
     if (!value.is_null() && value != head_dim) {
-      return Invalid(name, metadata.Key(key), absl::StrCat("must be the head size ", head_dim));
+      return metadata.Wrong(key, absl::StrCat("must be the head size ", head_dim));
     }
   }
   return absl::OkStatus();
@@ -194,16 +205,17 @@ absl::Status DivideFrequencies(const GgufTensor& factors, const Source& source,
 }
 
 // Longrope's magnitude, and the context that its short factors are for.
-absl::Status ReadLongRope(const Metadata& metadata, const std::string& name, ModelConfig& config) {
-  const Json magnitude = metadata.Number("@.rope.scaling.attn_factor");
+absl::Status ReadLongRope(const Metadata& metadata, ModelConfig& config) {
+  NPUBANK_ASSIGN_OR_RETURN(const Json magnitude, metadata.Number("@.rope.scaling.attn_factor"));
   if (!magnitude.is_null()) config.rope_magnitude = magnitude.get<double>();
   if (!(config.rope_magnitude >= 1e-3 && config.rope_magnitude <= 1e3)) {
-    return Invalid(name, metadata.Key("@.rope.scaling.attn_factor"), "must be from 1e-3 to 1e3");
+    return metadata.Wrong("@.rope.scaling.attn_factor", "must be from 1e-3 to 1e3");
   }
-  const Json original = metadata.Number("@.rope.scaling.original_context_length");
+  NPUBANK_ASSIGN_OR_RETURN(const Json original,
+                           metadata.Number("@.rope.scaling.original_context_length"));
   if (!original.is_number_integer() || original < 1) {
-    return Invalid(name, metadata.Key("@.rope.scaling.original_context_length"),
-                   "must be a number of at least 1 beside rope_factors_short.weight");
+    return metadata.Wrong("@.rope.scaling.original_context_length",
+                          "must be a number of at least 1 beside rope_factors_short.weight");
   }
   config.context_length =
       static_cast<int64_t>(std::min<uint64_t>(original.get<uint64_t>(), config.context_length));
@@ -225,16 +237,16 @@ absl::StatusOr<bool> DivideBy(const Gguf& file, const char* tensor, const Source
 absl::StatusOr<ModelConfig> GgufModelConfig(const Gguf& file, const Source& source) {
   const std::string& name = source.name();
   NPUBANK_ASSIGN_OR_RETURN(const NetworkNames* const network, FindNetwork(file, name));
-  NPUBANK_ASSIGN_OR_RETURN(const Json json, ConfigJson(*network, file, name));
+  const Metadata metadata(*network, file, name);
+  NPUBANK_ASSIGN_OR_RETURN(const Json json, ConfigJson(*network, file, metadata));
   NPUBANK_ASSIGN_OR_RETURN(ModelConfig config, ParseModelConfig(json.dump(), name));
-  const Metadata metadata(*network, file);
-  NPUBANK_RETURN_IF_ERROR(CheckHeads(metadata, name, config.head_dim));
+  NPUBANK_RETURN_IF_ERROR(CheckHeads(metadata, config.head_dim));
   config.rope_interleaved = network->gguf_interleaved;
   NPUBANK_RETURN_IF_ERROR(DivideBy(file, "rope_freqs.weight", source, config).status());
   if (!network->long_rope) return config;
   NPUBANK_ASSIGN_OR_RETURN(const bool long_rope,
                            DivideBy(file, "rope_factors_short.weight", source, config));
-  if (long_rope) NPUBANK_RETURN_IF_ERROR(ReadLongRope(metadata, name, config));
+  if (long_rope) NPUBANK_RETURN_IF_ERROR(ReadLongRope(metadata, config));
   return config;
 }
 

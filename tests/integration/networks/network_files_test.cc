@@ -165,6 +165,18 @@ TEST_P(NetworkFilesTest, AKeyByAnotherNameIsRefusedByThatName) {
   }
 }
 
+// Nothing is taken for what is not there because it is said in another way.
+TEST_P(NetworkFilesTest, ANumberThatIsATextIsRefusedByName) {
+  const bool stretched = GetParam().shape.original_context > 0;
+  for (const auto& [key, value] : files_.keys.items()) {
+    if (!value.is_number() || key == "max_window_layers" || key.ends_with("_pdrop")) continue;
+    if (key.find("original") != std::string::npos && !stretched) continue;  // says nothing then
+    Files files = files_;
+    files.keys[key] = "many";
+    ExpectRefused(Open(files).status, key);
+  }
+}
+
 TEST_P(NetworkFilesTest, AKeyMoreIsRefusedByName) {
   for (const std::string key :
        {"attn_logit_softcapping", "num_local_experts", "layer_norm", "rope_sections"}) {
