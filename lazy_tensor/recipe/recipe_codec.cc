@@ -295,6 +295,10 @@ absl::StatusOr<std::string> EncodeRecipes(absl::Span<const RecipePtr> roots) {
 
 absl::StatusOr<EncodedRecipes> EncodedRecipes::Open(absl::string_view bytes) {
   constexpr FlatbufferLimits kLimits{.bytes = kMaxBytes, .tables = kMaxNodes + kMaxSources + 1};
+  if (bytes.size() > kMaxBytes) {  // before they are copied
+    return absl::InvalidArgumentError(absl::StrCat("not a recipe list: it has ", bytes.size(),
+                                                   " bytes, more than ", kMaxBytes));
+  }
   EncodedRecipes list;
   list.size_ = bytes.size();
   list.words_.resize((bytes.size() + 7) / 8);
