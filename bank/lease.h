@@ -44,7 +44,7 @@ class Lease {
   Uid uid() const { return pin_->uid(); }
   // Of the sources that the bytes were made from (LazyTensor::stamp).
   const Digest& stamp() const { return pin_->stamp(); }
-  uint64_t bytes() const { return static_cast<uint64_t>(type().bytes()); }
+  uint64_t bytes() const { return type().bytes(); }
   // What the tensor costs on the device: rounded as the strategy says; shared with equal contents.
   uint64_t device_bytes() const { return memory() == nullptr ? 0 : memory()->reserved_bytes(); }
   // How the device memory came to be: "placed", "imported", ...; empty for a tensor of 0 bytes.

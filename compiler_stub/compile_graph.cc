@@ -134,10 +134,8 @@ class GraphCompiler {
 
   absl::Status PlanArena() {
     PlanGraph graph = CallGraph(blob_);
-    graph.alignment =
-        std::max(graph.alignment, static_cast<int64_t>(options_.device.argument_alignment));
-    const int scratch =
-        graph.AddValue(kScratchArgument, static_cast<int64_t>(blob_.scratch_bytes), false, true);
+    graph.alignment = std::max(graph.alignment, options_.device.argument_alignment);
+    const int scratch = graph.AddValue(kScratchArgument, blob_.scratch_bytes, false, true);
     LifetimeOptions lifetime_options;
     lifetime_options.schedule = options_.schedule;
     NPUBANK_ASSIGN_OR_RETURN(Lifetimes lifetimes, FindLifetimes(graph, lifetime_options));
@@ -149,13 +147,13 @@ class GraphCompiler {
     }
     NPUBANK_ASSIGN_OR_RETURN(const Plan plan, PlanMemory(lifetimes.problem, PlanOptions()));
     NPUBANK_RETURN_IF_ERROR(Validate(lifetimes.problem, plan.offsets));
-    blob_.arena_bytes = static_cast<uint64_t>(plan.bytes);
+    blob_.arena_bytes = plan.bytes;
     for (size_t v = 0; v < blob_.values.size(); ++v) {
       if (blob_.values[v].placement != Placement::kArena) continue;
-      blob_.values[v].offset = static_cast<uint64_t>(plan.offsets[lifetimes.buffer_of[v]]);
+      blob_.values[v].offset = plan.offsets[lifetimes.buffer_of[v]];
     }
     if (blob_.scratch_bytes > 0) {
-      blob_.scratch_offset = static_cast<uint64_t>(plan.offsets[lifetimes.buffer_of[scratch]]);
+      blob_.scratch_offset = plan.offsets[lifetimes.buffer_of[scratch]];
     }
     return absl::OkStatus();
   }

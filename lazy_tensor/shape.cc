@@ -41,7 +41,7 @@ absl::StatusOr<Shape> Shape::Create(absl::Span<const int64_t> dims) {
 std::string Shape::ToString() const { return absl::StrCat("[", absl::StrJoin(dims_, ","), "]"); }
 
 absl::StatusOr<TensorType> TensorType::Create(ElementType element, Shape shape) {
-  const int64_t bits = BitWidth(element);
+  const int bits = BitWidth(element);
   const int64_t count = shape.num_elements();
   if (bits > 8 && count > kMaxCount / (bits / 8)) {
     return absl::InvalidArgumentError(
@@ -49,7 +49,7 @@ absl::StatusOr<TensorType> TensorType::Create(ElementType element, Shape shape) 
   }
   TensorType type;
   type.element_ = element;
-  type.bytes_ = bits >= 8 ? count * (bits / 8) : count / 2 + count % 2;
+  type.bytes_ = static_cast<uint64_t>(bits >= 8 ? count * (bits / 8) : count / 2 + count % 2);
   type.shape_ = std::move(shape);
   return type;
 }

@@ -50,7 +50,7 @@ class TensorType {
   ElementType element() const { return element_; }
   const Shape& shape() const { return shape_; }
   int64_t num_elements() const { return shape_.num_elements(); }
-  int64_t bytes() const { return bytes_; }  // four-bit elements: rounded up to a whole byte
+  uint64_t bytes() const { return bytes_; }  // four-bit elements: rounded up to a whole byte
   std::string ToString() const;
 
   friend bool operator==(const TensorType& a, const TensorType& b) {
@@ -61,7 +61,7 @@ class TensorType {
  private:
   ElementType element_ = ElementType::kF32;
   Shape shape_;
-  int64_t bytes_ = 4;
+  uint64_t bytes_ = 4;
 };
 
 }  // namespace npubank

@@ -48,7 +48,7 @@ absl::Status CheckPlace(const Value& value, uint64_t arena_bytes) {
   for (int64_t dim : value.type.shape().dims())
     if (dim < 1) return Invalid(absl::StrCat("value '", value.name, "' is empty"));
   if (!InArena(value)) return absl::OkStatus();
-  const auto bytes = static_cast<uint64_t>(value.type.bytes());
+  const uint64_t bytes = value.type.bytes();
   if (value.offset % SubmodelDescription::kPlaceAlignment == 0 &&
       RangeFits(value.offset, bytes, arena_bytes))
     return absl::OkStatus();
@@ -99,7 +99,7 @@ class Ranges {
 
  private:
   static uint64_t End(const Value& value) {
-    return value.offset + static_cast<uint64_t>(value.type.bytes());
+    return value.offset + value.type.bytes();
   }
   std::map<uint64_t, const Value*> by_begin_;
 };

@@ -50,7 +50,7 @@ absl::Status SubmodelGroup::Add(Submodel submodel) {
     if (value.placement == SubmodelDescription::Placement::kInput ||
         value.placement == SubmodelDescription::Placement::kOutput) {
       uint64_t& bytes = buffer_bytes_[value.name];
-      bytes = std::max(bytes, static_cast<uint64_t>(value.type.bytes()));
+      bytes = std::max(bytes, value.type.bytes());
     }
   }
   submodels_.push_back(std::move(submodel));
@@ -184,7 +184,7 @@ absl::Status SubmodelGroup::SetStates(const std::map<std::string, std::string>& 
     const auto state = states_.find(name);
     if (state == states_.end())
       return absl::InvalidArgumentError(absl::StrCat("there is no state ", name));
-    if (content.size() != static_cast<uint64_t>(state->second.type.bytes()))
+    if (content.size() != state->second.type.bytes())
       return absl::InvalidArgumentError(absl::StrCat("state ", name, " is ",
                                                      state->second.type.ToString(), ", not ",
                                                      content.size(), " bytes"));
@@ -211,7 +211,7 @@ absl::StatusOr<std::string> SubmodelGroup::ReadState(const std::string& name) co
   if (state == states_.end()) return absl::NotFoundError(absl::StrCat("there is no state ", name));
   if (!state_memory_)
     return absl::FailedPreconditionError("prepare the submodels before reading their states");
-  std::string bytes(static_cast<size_t>(state->second.type.bytes()), '\0');
+  std::string bytes(state->second.type.bytes(), '\0');
   NPUBANK_RETURN_IF_ERROR(npu_->memory()->Read(
       *state_memory_, state->second.offset,
       absl::MakeSpan(reinterpret_cast<std::byte*>(bytes.data()), bytes.size())));

@@ -27,14 +27,14 @@ struct AuditReport {
   uint64_t device_bytes_counted = 0;
   // The same of files that are device memory as they are.
   uint64_t imported_bytes_booked = 0;
-  uint64_t imported_bytes_upstream =
-      0;  // of those booked, what is another bank's memory (upstream.h)
+  uint64_t imported_bytes_upstream = 0;  // of those booked: another bank's memory (upstream.h)
   uint64_t imported_bytes_other = 0;
   uint64_t imported_bytes_counted = 0;
   // The driver's own count, which also has what the driver needs for itself: `before` any weight, as
   // the bank was made; `asked` of it through this DeviceMemory, for tensors, what others have and
   // what is kept for reuse, without rounding; whole pages of `imported` files; and what is `apart`
-  // from all that: command buffers, event pools, buffers of others, less what they gave back.
+  // from all that: command buffers, event pools, buffers of others, less what they gave back, which
+  // may be more than they hold now: a difference, so it has a sign.
   bool driver_counts = false;  // whether it can be asked
   uint64_t driver_bytes_counted = 0;
   uint64_t driver_bytes_before = 0;

@@ -63,12 +63,12 @@ PublishResult Evaluation::Publish(Published& published) {
   if (published.origin == Origin::kTransformed) ++books_->counters.transformations;
   if (published.origin == Origin::kMisaligned) {
     ++books_->counters.misaligned;
-    books_->counters.misaligned_bytes += static_cast<uint64_t>(entry.type.bytes());
+    books_->counters.misaligned_bytes += entry.type.bytes();
   }
   if (published.origin == Origin::kCache) ++books_->counters.cache_hits;
   if (published.origin == Origin::kService) {
     ++books_->counters.service_hits;
-    books_->counters.service_bytes += static_cast<uint64_t>(entry.type.bytes());
+    books_->counters.service_bytes += entry.type.bytes();
   }
   Land(absl::OkStatus());
   return books_->Pin(entry);

@@ -73,7 +73,7 @@ absl::StatusOr<std::vector<OwnedTensor>> Registry::TensorsOf(uint64_t owner) con
   for (const Entry* entry : record->tensors) {
     tensors.push_back({.uid = entry->uid,
                        .name = entry->name,
-                       .bytes = static_cast<uint64_t>(entry->type.bytes())});
+                       .bytes = entry->type.bytes()});
   }
   return tensors;
 }

@@ -359,7 +359,7 @@ absl::Status Loader::Adopt(Registry& registry, absl::Span<const AdoptedTensor> t
     return absl::FailedPreconditionError("this bank keeps nothing that nobody owns");
   }
   const bool fits = memory != nullptr && std::all_of(tensors.begin(), tensors.end(), [&](auto& of) {
-                      return static_cast<uint64_t>(of.type.bytes()) == memory->bytes();
+                      return of.type.bytes() == memory->bytes();
                     });
   if (tensors.empty() || !fits) {
     return absl::InvalidArgumentError("adopting memory that is not these tensors'");

@@ -334,7 +334,7 @@ absl::Status CheckArguments(const Function& function) {
   if (!scratch.has_value()) return absl::OkStatus();
   const TensorType& type = function.arguments[*scratch].type;
   if (*scratch + 1 != inputs || type.element() != ElementType::kU8 || type.shape().rank() != 1 ||
-      static_cast<uint64_t>(type.bytes()) != function.scratch_bytes) {
+      type.bytes() != function.scratch_bytes) {
     return Invalid(absl::StrCat("the argument 'scratch' is ", type.ToString(),
                                 ", not the last input of type U8[", function.scratch_bytes, "]"));
   }
@@ -356,7 +356,7 @@ absl::Status CheckValue(const Function& function, const FunctionValue& value) {
                                 argument.type.ToString()));
   }
   if (value.storage != Storage::kScratch) return Invalid("lies in an unknown storage");
-  const uint64_t bytes = static_cast<uint64_t>(value.type.bytes());
+  const uint64_t bytes = value.type.bytes();
   if (value.place % kScratchAlignment != 0) {
     return Invalid(absl::StrCat("lies at scratch offset ", value.place, ", not a multiple of ",
                                 kScratchAlignment));

@@ -135,7 +135,7 @@ class StorageChecker {
   // Each argument is a room of its own, but for an output that lies on an input; scratch is room 0.
   MemoryRange RangeOf(uint32_t number) const {
     const FunctionValue& value = function_.values[number];
-    const auto bytes = static_cast<uint64_t>(value.type.bytes());
+    const uint64_t bytes = value.type.bytes();
     if (value.storage == Storage::kScratch) return {0, value.place, value.place + bytes};
     const int32_t over = function_.arguments[value.place].over;
     return {1 + (over < 0 ? value.place : static_cast<uint64_t>(over)), 0, bytes};

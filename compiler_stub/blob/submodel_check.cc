@@ -137,7 +137,7 @@ class SubmodelChecker {
       }
       if (value.placement == Placement::kArena) {
         NPUBANK_RETURN_IF_ERROR(CheckPlace(absl::StrCat("value '", value.name, "'"), value.offset,
-                                           static_cast<uint64_t>(value.type.bytes())));
+                                           value.type.bytes()));
       } else if (value.placement > Placement::kState) {
         return Invalid(absl::StrCat("value '", value.name, "' is placed nowhere"));
       }
@@ -257,7 +257,7 @@ class SubmodelChecker {
 
   MemoryRange RangeOf(uint32_t value) const {
     const SubmodelValue& v = blob_.values[value];
-    return {0, v.offset, v.offset + static_cast<uint64_t>(v.type.bytes())};
+    return {0, v.offset, v.offset + v.type.bytes()};
   }
 
   bool InArena(uint32_t value) const { return blob_.values[value].placement == Placement::kArena; }

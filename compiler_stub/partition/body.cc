@@ -69,7 +69,7 @@ class BodyBuilder {
     NPUBANK_ASSIGN_OR_RETURN(const npubank::Plan plan, PlanMemory(problem, PlanOptions()));
     NPUBANK_RETURN_IF_ERROR(Validate(problem, plan.offsets));
     offsets_ = plan.offsets;
-    function_.scratch_bytes = static_cast<uint64_t>(plan.bytes);
+    function_.scratch_bytes = plan.bytes;
     return absl::OkStatus();
   }
 
@@ -215,8 +215,8 @@ class BodyBuilder {
     if (function_.scratch_bytes > 0) {
       FunctionArgument scratch;
       scratch.name = kScratchArgument;
-      const auto bytes = static_cast<int64_t>(function_.scratch_bytes);
-      scratch.type = *TensorType::Create(ElementType::kU8, *Shape::Create({bytes}));
+      const auto elements = static_cast<int64_t>(function_.scratch_bytes);
+      scratch.type = *TensorType::Create(ElementType::kU8, *Shape::Create({elements}));
       function_.arguments.push_back(std::move(scratch));
     }
     for (size_t i = 0; i < first().outputs.size(); ++i) {
@@ -273,7 +273,7 @@ class BodyBuilder {
     to.type = graph_.value(value).type;
     const std::optional<size_t> argument = ArgumentOf(value);
     to.storage = argument.has_value() ? Storage::kArgument : Storage::kScratch;
-    to.place = argument.has_value() ? *argument : static_cast<uint64_t>(offsets_[BufferOf(value)]);
+    to.place = argument.has_value() ? *argument : offsets_[BufferOf(value)];
     numbers_[value] = static_cast<uint32_t>(function_.values.size());
     function_.values.push_back(std::move(to));
   }
@@ -326,7 +326,7 @@ class BodyBuilder {
   std::set<uint32_t> outputs_;
   std::map<uint32_t, int> locals_;  // graph value -> the planner's
   Lifetimes lifetimes_;
-  std::vector<int64_t> offsets_;  // by buffer
+  std::vector<uint64_t> offsets_;  // by buffer
   std::optional<uint32_t> over_;  // the input that an output lies on
   std::set<std::string> argument_names_;
   std::map<uint32_t, uint32_t> numbers_;  // graph value -> the function's

@@ -141,7 +141,7 @@ uint64_t RepeatFinder::ActivationBytes(const Repeat& repeat) const {
   uint64_t bytes = 0;
   for (uint32_t value : Parameters(repeat.begin, repeat.begin + repeat.period)) {
     if (graph_.value(value).kind != ValueKind::kComputed) continue;
-    bytes += static_cast<uint64_t>(graph_.value(value).type.bytes());
+    bytes += graph_.value(value).type.bytes();
   }
   return bytes;
 }

@@ -23,17 +23,14 @@ absl::Status CheckValues(const PlanGraph& graph) {
     return absl::InvalidArgumentError(absl::StrCat("alignment ", graph.alignment,
                                                    " is not a power of two up to ", kMaxAlignment));
   }
-  int64_t room = std::numeric_limits<int64_t>::max();
+  uint64_t room = std::numeric_limits<int64_t>::max();
   for (const PlanValue& value : graph.values) {
-    if (value.bytes < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("value '", value.name, "' has ", value.bytes, " bytes"));
-    }
-    if (value.bytes > room - 2 * graph.alignment) {
+    const uint64_t aside = 2 * graph.alignment;  // rounded up, and placed on a boundary
+    if (room < aside || value.bytes > room - aside) {
       return absl::InvalidArgumentError(absl::StrCat("with value '", value.name, "' of ",
                                                      value.bytes, " bytes the sizes pass 2^63"));
     }
-    room -= value.bytes + 2 * graph.alignment;  // rounded up, and placed on a boundary
+    room -= value.bytes + aside;
   }
   return absl::OkStatus();
 }
@@ -61,7 +58,7 @@ absl::Status CheckView(const PlanGraph& graph, const PlanOp& op) {
   }
   const PlanValue& from = graph.values[op.inputs[0]];
   const PlanValue& to = graph.values[op.outputs[0]];
-  if (op.view_offset < 0 || to.bytes > from.bytes || op.view_offset > from.bytes - to.bytes) {
+  if (to.bytes > from.bytes || op.view_offset > from.bytes - to.bytes) {
     return Bad(op, absl::StrCat("views ", to.bytes, " bytes from ", op.view_offset, " of '",
                                 from.name, "', which has ", from.bytes));
   }

@@ -30,7 +30,7 @@ namespace npubank {
 
 struct PlanValue {
   std::string name;
-  int64_t bytes = 0;
+  uint64_t bytes = 0;
   bool external = false;
   bool kept = false;  // read after the last operation: a result of the program
 };
@@ -47,7 +47,7 @@ struct PlanOp {
   // outputs[0] is inputs[0], or the part of it from `view_offset` on: nothing runs, nothing is
   // copied. A view begins wherever its offset says, between places as well.
   bool is_view = false;
-  int64_t view_offset = 0;
+  uint64_t view_offset = 0;
   // outputs[0] = inputs[0] + inputs[1], element by element: may vanish into the operation that
   // makes one of the two, if that can accumulate. Then this operation must not be run: the other
   // one's output is the sum, and Lifetimes::fused_adds says so.
@@ -61,9 +61,9 @@ struct PlanOp {
 struct PlanGraph {
   std::vector<PlanValue> values;
   std::vector<PlanOp> ops;
-  int64_t alignment = 64;  // of every place but a view's; sizes are rounded up to it
+  uint64_t alignment = 64;  // of every place but a view's; sizes are rounded up to it
 
-  int AddValue(std::string name, int64_t bytes, bool external = false, bool kept = false) {
+  int AddValue(std::string name, uint64_t bytes, bool external = false, bool kept = false) {
     values.push_back({std::move(name), bytes, external, kept});
     return static_cast<int>(values.size()) - 1;
   }
@@ -74,8 +74,8 @@ inline constexpr int kNoOp = -1;
 // The operation that makes each value; kNoOp for inputs of the program. Linear.
 // InvalidArgument naming the operation or value when: a number does not name a value or a position;
 // a value is made twice, or read before it is made, or the operations form a cycle (the message
-// spells it); a view or an add does not have the inputs, output and sizes it needs; sizes are
-// negative or do not fit; there are more than kMaxBuffers (problem.h) values or operations.
+// spells it); a view or an add does not have the inputs, output and sizes it needs; the sizes
+// together pass 2^63; there are more than kMaxBuffers (problem.h) values or operations.
 absl::StatusOr<std::vector<int>> CheckGraph(const PlanGraph& graph);
 
 }  // namespace npubank

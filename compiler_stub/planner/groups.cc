@@ -44,7 +44,7 @@ void Groups::AddUse(int value, int op) {
   group.uses.push_back(op);
 }
 
-void Groups::Merge(int to, int from, int64_t shift) {
+void Groups::Merge(int to, int from, uint64_t shift) {
   Group& kept = groups_[to];
   Group& gone = groups_[from];
   for (int value : gone.values) {

@@ -20,7 +20,7 @@ struct Group {
   // must follow in any case: where one value was written over another, only uses of the later one.
   std::vector<int> uses;
   int first_use = kNoOp;  // of all
-  int64_t bytes = 0;
+  uint64_t bytes = 0;
   bool external = false;
   bool kept = false;
   bool from_start = false;  // holds an input of the program
@@ -40,7 +40,7 @@ class Groups {
   // Empty for values that moved into another's group.
   const std::vector<Group>& groups() const { return groups_; }
   int group_of(int value) const { return group_of_[value]; }
-  int64_t offset_of(int value) const { return offset_of_[value]; }
+  uint64_t offset_of(int value) const { return offset_of_[value]; }
   bool vanished(int op) const { return vanished_[op]; }
 
  private:
@@ -57,7 +57,7 @@ class Groups {
   bool WriteOver(int op, int position);
   void AddUse(int value, int op);
   // Moves `from`'s values into group `to`, `shift` bytes behind where they were in their own.
-  void Merge(int to, int from, int64_t shift);
+  void Merge(int to, int from, uint64_t shift);
 
   const PlanGraph& graph_;
   absl::Span<const int> makers_;
@@ -66,7 +66,7 @@ class Groups {
   std::vector<std::vector<int>> readers_;  // of each value: operations, views among them
   std::vector<Group> groups_;
   std::vector<int> group_of_;
-  std::vector<int64_t> offset_of_;
+  std::vector<uint64_t> offset_of_;
   std::vector<bool> vanished_;     // adds that another operation does
   std::vector<bool> accumulates_;  // operations that do them
 };

@@ -64,10 +64,10 @@ inline constexpr int kNoBuffer = -1;
 struct Lifetimes {
   Problem problem;             // a buffer for each group of values that share one
   std::vector<int> buffer_of;  // per value; kNoBuffer for external values and their views
-  std::vector<int64_t> offset_in_buffer;  // per value; not 0 for slices only
-  std::vector<FusedAdd> fused_adds;       // in the order of the adds
-  std::vector<InPlace> in_place;          // in the order of the operations
-  int64_t sum_of_values = 0;  // no reuse at all: every planned value apart, views left out
+  std::vector<uint64_t> offset_in_buffer;  // per value; not 0 for slices only
+  std::vector<FusedAdd> fused_adds;        // in the order of the adds
+  std::vector<InPlace> in_place;           // in the order of the operations
+  uint64_t sum_of_values = 0;  // no reuse at all: every planned value apart, views left out
 };
 
 // Past `limit` (null: there is none) fewer values share a buffer, and more buffers than need to are

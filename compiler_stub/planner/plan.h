@@ -13,13 +13,13 @@
 namespace npubank {
 
 struct Plan {
-  std::vector<int64_t> offsets;  // one per buffer
-  int64_t bytes = 0;             // the size of the block
-  int64_t lower_bound = 0;       // no plan can be smaller
-  bool proven = false;           // there is no smaller plan
-  bool timed_out = false;        // time_limit cut planning short: elsewhere the plan may differ
-  std::string method;            // what found it: "size best fit", "search", ...
-  int64_t steps = 0;             // of the exact search
+  std::vector<uint64_t> offsets;  // one per buffer
+  uint64_t bytes = 0;             // the size of the block
+  uint64_t lower_bound = 0;       // no plan can be smaller
+  bool proven = false;            // there is no smaller plan
+  bool timed_out = false;         // time_limit cut planning short: elsewhere the plan may differ
+  std::string method;             // what found it: "size best fit", "search", ...
+  int64_t steps = 0;              // of the exact search
 };
 
 }  // namespace npubank

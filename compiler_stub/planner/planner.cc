@@ -24,7 +24,7 @@ struct Part {
   std::vector<int> buffers;
   Problem problem;  // the same, alone
   NamedLayout best;
-  int64_t too_small = 0;  // there is proof that this many bytes are not enough
+  uint64_t too_small = 0;  // there is proof that this many bytes are not enough
 };
 
 // The buffers of a part without what planning does not look at. `numbers` has room for a number for
@@ -62,7 +62,7 @@ class Improver {
   Improver(int64_t step_limit, TimeLimit& limit) : steps_left_(step_limit), limit_(limit) {}
 
   // Looks for a layout of `part` within `capacity`; true when there is one now.
-  bool Fit(int64_t capacity, int64_t steps, Part* part) {
+  bool Fit(uint64_t capacity, int64_t steps, Part* part) {
     if (part->best.layout.bytes <= capacity) return true;
     if (part->too_small >= capacity || !CanGoOn()) return false;
     SearchResult result = FindLayout(part->problem, capacity,
@@ -82,12 +82,12 @@ class Improver {
   // Makes `part` as small as the limits allow, but not smaller than `enough`. Round after round,
   // each with twice the steps for a try: first the size that would be best, then halving the
   // distance to what fits.
-  void Minimise(int64_t enough, Part* part) {
-    const int64_t unit = FindUnit(part->problem);
+  void Minimise(uint64_t enough, Part* part) {
+    const uint64_t unit = FindUnit(part->problem);
     for (int64_t steps = kFirstTry; !Fit(enough, steps, part) && CanGoOn(); steps *= 2) {
-      int64_t failed = std::max(enough, part->too_small) / unit;
+      uint64_t failed = std::max(enough, part->too_small) / unit;
       while (failed + 1 < part->best.layout.bytes / unit && CanGoOn()) {
-        const int64_t middle = failed + (part->best.layout.bytes / unit - failed) / 2;
+        const uint64_t middle = failed + (part->best.layout.bytes / unit - failed) / 2;
         if (!Fit(middle * unit, steps, part)) failed = middle;
       }
       // Sizes between two units are no sizes: what is proven too small, is so up to the next unit.
@@ -133,7 +133,7 @@ class Planner {
  private:
   // By the heuristics; keeps the parts that might become smaller.
   void PlaceParts() {
-    const int64_t floor = std::max(LiveLowerBound(problem_), problem_.capacity.value_or(0));
+    const uint64_t floor = std::max(LiveLowerBound(problem_), problem_.capacity.value_or(0));
     std::vector<int> numbers(problem_.buffers.size());
     int64_t looks = kLooks;
     for (std::vector<int>& buffers : IndependentParts(problem_)) {
@@ -153,7 +153,7 @@ class Planner {
 
   void ImproveParts(int64_t step_limit) {
     Improver improver(step_limit, limit_);
-    int64_t enough = std::max(plan_.lower_bound, problem_.capacity.value_or(0));
+    uint64_t enough = std::max(plan_.lower_bound, problem_.capacity.value_or(0));
     for (Part& part : parts_) {
       const bool searchable = part.buffers.size() <= static_cast<size_t>(kMaxSearchBuffers);
       if (searchable && problem_.capacity.has_value()) {

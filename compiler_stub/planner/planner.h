@@ -75,7 +75,7 @@ struct GraphPlan {
   Plan plan;
 
   // The value's offset in the arena.
-  std::optional<int64_t> PlaceOf(int value) const {
+  std::optional<uint64_t> PlaceOf(int value) const {
     const int buffer = lifetimes.buffer_of[value];
     if (buffer == kNoBuffer) return std::nullopt;
     return plan.offsets[buffer] + lifetimes.offset_in_buffer[value];

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,11 +17,7 @@ absl::Status CheckBuffer(const Buffer& buffer) {
                                                    buffer.lower, ", ", buffer.upper,
                                                    "): need 0 <= lower < upper"));
   }
-  if (buffer.size < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("buffer '", buffer.id, "' has size ", buffer.size, ": need >= 0"));
-  }
-  const int64_t alignment = buffer.alignment;
+  const uint64_t alignment = buffer.alignment;
   if (alignment < 1 || alignment > kMaxAlignment || (alignment & (alignment - 1)) != 0) {
     return absl::InvalidArgumentError(absl::StrCat("buffer '", buffer.id, "' has alignment ",
                                                    alignment, ": need a power of two up to ",
@@ -38,18 +34,15 @@ absl::Status CheckProblem(const Problem& problem) {
     return absl::InvalidArgumentError(
         absl::StrCat(count, " buffers; at most ", kMaxBuffers, " are planned at once"));
   }
-  int64_t room = std::numeric_limits<int64_t>::max();
+  uint64_t room = std::numeric_limits<int64_t>::max();
   for (const Buffer& buffer : problem.buffers) {
     NPUBANK_RETURN_IF_ERROR(CheckBuffer(buffer));
     // A pile of everything, each buffer aligned, must still have an offset.
-    if (buffer.size > room - buffer.alignment) {
+    if (room < buffer.alignment || buffer.size > room - buffer.alignment) {
       return absl::InvalidArgumentError(absl::StrCat("with buffer '", buffer.id, "' of ",
                                                      buffer.size, " bytes the sizes pass 2^63"));
     }
     room -= buffer.size + buffer.alignment;
-  }
-  if (problem.capacity.has_value() && *problem.capacity < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("capacity ", *problem.capacity, " is negative"));
   }
   const int64_t parallel = problem.parallel.buffers();
   if (parallel > kMaxParallelBuffers) {
@@ -64,27 +57,35 @@ absl::Status CheckProblem(const Problem& problem) {
   return absl::OkStatus();
 }
 
-int64_t LiveLowerBound(const Problem& problem, int64_t* moment) {
-  std::vector<std::pair<int64_t, int64_t>> events;  // moment, bytes born (< 0: freed)
+uint64_t LiveLowerBound(const Problem& problem, int64_t* moment) {
+  struct Event {
+    int64_t moment;
+    bool born;  // else freed
+    uint64_t bytes;
+  };
+  std::vector<Event> events;
   events.reserve(2 * problem.buffers.size());
   for (const Buffer& buffer : problem.buffers) {
-    events.emplace_back(buffer.lower, buffer.size);
-    events.emplace_back(buffer.upper, -buffer.size);
+    events.push_back({buffer.lower, true, buffer.size});
+    events.push_back({buffer.upper, false, buffer.size});
   }
-  std::sort(events.begin(), events.end());  // at one moment frees come first: half-open lifetimes
-  int64_t live = 0;
-  int64_t most = 0;
-  for (const auto& [now, bytes] : events) {
-    live += bytes;
+  // At one moment frees come first: half-open lifetimes.
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    return std::tie(a.moment, a.born) < std::tie(b.moment, b.born);
+  });
+  uint64_t live = 0;
+  uint64_t most = 0;
+  for (const Event& event : events) {
+    live = event.born ? live + event.bytes : live - event.bytes;
     if (live <= most) continue;
     most = live;
-    if (moment != nullptr) *moment = now;
+    if (moment != nullptr) *moment = event.moment;
   }
   return most;
 }
 
-int64_t SumOfSizes(const Problem& problem) {
-  int64_t sum = 0;
+uint64_t SumOfSizes(const Problem& problem) {
+  uint64_t sum = 0;
   for (const Buffer& buffer : problem.buffers) sum += buffer.size;
   return sum;
 }

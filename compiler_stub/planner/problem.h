@@ -35,10 +35,10 @@ namespace npubank {
 
 struct Buffer {
   std::string id;
-  int64_t lower = 0;      // first moment of its life
-  int64_t upper = 0;      // the moment after its last: lower < upper
-  int64_t size = 0;       // 0 is allowed and never in the way
-  int64_t alignment = 1;  // a power of two; of the offset in the block
+  int64_t lower = 0;       // first moment of its life
+  int64_t upper = 0;       // the moment after its last: lower < upper
+  uint64_t size = 0;       // 0 is allowed and never in the way
+  uint64_t alignment = 1;  // a power of two; of the offset in the block
   std::string kind = {};  // colours pictures: "conv", "matmul", ...
   std::vector<std::string> values = {};
 };
@@ -80,13 +80,13 @@ class ParallelPairs {
 struct Problem {
   std::vector<Buffer> buffers;
   // The block must not be larger; without it the smallest block is searched for.
-  std::optional<int64_t> capacity;
+  std::optional<uint64_t> capacity;
   ParallelPairs parallel;
 };
 
 inline constexpr int64_t kMaxBuffers = 1 << 20;
 inline constexpr int64_t kMaxParallelBuffers = 1 << 15;  // 128 MiB of pairs
-inline constexpr int64_t kMaxAlignment = int64_t{1} << 30;
+inline constexpr uint64_t kMaxAlignment = uint64_t{1} << 30;
 
 // InvalidArgument naming the first buffer that is not as described above, or when the sizes
 // together do not fit into 63 bits. Everything else in this room may be called with a problem that
@@ -96,10 +96,10 @@ absl::Status CheckProblem(const Problem& problem);
 // The bytes alive at the busiest moment: no plan can be smaller. Looks at lifetimes only (the bound
 // of a parallel schedule is in antichain.h). Where `moment` is not null, it is the busiest one.
 // O(n log n).
-int64_t LiveLowerBound(const Problem& problem, int64_t* moment = nullptr);
+uint64_t LiveLowerBound(const Problem& problem, int64_t* moment = nullptr);
 
 // What no reuse at all would take.
-int64_t SumOfSizes(const Problem& problem);
+uint64_t SumOfSizes(const Problem& problem);
 
 }  // namespace npubank
 

@@ -15,16 +15,12 @@ namespace npubank {
 namespace {
 
 // "'q' alive [2, 6) at bytes [0, 4096)"
-std::string Describe(const Buffer& buffer, int64_t offset) {
+std::string Describe(const Buffer& buffer, uint64_t offset) {
   return absl::StrCat("'", buffer.id, "' alive [", buffer.lower, ", ", buffer.upper, ") at bytes [",
                       offset, ", ", offset + buffer.size, ")");
 }
 
-absl::Status CheckPlace(const Buffer& buffer, int64_t offset, int64_t capacity) {
-  if (offset < 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("buffer '", buffer.id, "' has no place: offset ", offset));
-  }
+absl::Status CheckPlace(const Buffer& buffer, uint64_t offset, uint64_t capacity) {
   if (offset % buffer.alignment != 0) {
     return absl::FailedPreconditionError(absl::StrCat("buffer '", buffer.id, "' at ", offset,
                                                       " is not aligned to ", buffer.alignment));
@@ -37,7 +33,7 @@ absl::Status CheckPlace(const Buffer& buffer, int64_t offset, int64_t capacity) 
   return absl::OkStatus();
 }
 
-absl::Status Collide(const Problem& problem, absl::Span<const int64_t> offsets, int a, int b) {
+absl::Status Collide(const Problem& problem, absl::Span<const uint64_t> offsets, int a, int b) {
   if (a > b) std::swap(a, b);
   const Buffer& first = problem.buffers[a];
   const Buffer& second = problem.buffers[b];
@@ -48,7 +44,7 @@ absl::Status Collide(const Problem& problem, absl::Span<const int64_t> offsets, 
 }
 
 // Goes through time: what is alive never overlaps.
-absl::Status CheckLives(const Problem& problem, absl::Span<const int64_t> offsets) {
+absl::Status CheckLives(const Problem& problem, absl::Span<const uint64_t> offsets) {
   std::vector<int> births;
   for (int i = 0; i < static_cast<int>(problem.buffers.size()); ++i) {
     if (problem.buffers[i].size > 0) births.push_back(i);
@@ -59,7 +55,7 @@ absl::Status CheckLives(const Problem& problem, absl::Span<const int64_t> offset
             [&](int a, int b) { return buffers[a].lower < buffers[b].lower; });
   std::sort(deaths.begin(), deaths.end(),
             [&](int a, int b) { return buffers[a].upper < buffers[b].upper; });
-  std::map<int64_t, int> alive;  // by offset
+  std::map<uint64_t, int> alive;  // by offset
   size_t dead = 0;
   for (int born : births) {
     for (; buffers[deaths[dead]].upper <= buffers[born].lower; ++dead) {
@@ -80,14 +76,14 @@ absl::Status CheckLives(const Problem& problem, absl::Span<const int64_t> offset
   return absl::OkStatus();
 }
 
-absl::Status CheckParallel(const Problem& problem, absl::Span<const int64_t> offsets) {
+absl::Status CheckParallel(const Problem& problem, absl::Span<const uint64_t> offsets) {
   absl::Status status;
   for (int a = 0; a < static_cast<int>(problem.buffers.size()) && status.ok(); ++a) {
-    const int64_t begin = offsets[a];
-    const int64_t end = begin + problem.buffers[a].size;
+    const uint64_t begin = offsets[a];
+    const uint64_t end = begin + problem.buffers[a].size;
     problem.parallel.ForEach(a, [&](int b) {
       if (b <= a) return;  // looked at from the other side
-      const int64_t other_end = offsets[b] + problem.buffers[b].size;
+      const uint64_t other_end = offsets[b] + problem.buffers[b].size;
       const bool apart = end <= offsets[b] || other_end <= begin;
       const bool empty = begin == end || offsets[b] == other_end;
       if (!apart && !empty && status.ok()) status = Collide(problem, offsets, a, b);
@@ -98,14 +94,14 @@ absl::Status CheckParallel(const Problem& problem, absl::Span<const int64_t> off
 
 }  // namespace
 
-absl::Status Validate(const Problem& problem, absl::Span<const int64_t> offsets) {
+absl::Status Validate(const Problem& problem, absl::Span<const uint64_t> offsets) {
   NPUBANK_RETURN_IF_ERROR(CheckProblem(problem));
   const int count = static_cast<int>(problem.buffers.size());
   if (offsets.size() != problem.buffers.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(offsets.size(), " offsets for ", count, " buffers"));
   }
-  const int64_t capacity = problem.capacity.value_or(std::numeric_limits<int64_t>::max());
+  const uint64_t capacity = problem.capacity.value_or(std::numeric_limits<int64_t>::max());
   for (int i = 0; i < count; ++i) {
     NPUBANK_RETURN_IF_ERROR(CheckPlace(problem.buffers[i], offsets[i], capacity));
   }

@@ -7,7 +7,7 @@
 // pairs).
 // Errors: InvalidArgument for a problem or a number of offsets that makes no sense;
 // FailedPrecondition for a wrong plan, with the reason: the two buffers that collide and where, or
-// the buffer that is misaligned, below zero or beyond the capacity.
+// the buffer that is misaligned or ends beyond the capacity.
 #ifndef NPUBANK_COMPILER_STUB_PLANNER_VALIDATOR_H_
 #define NPUBANK_COMPILER_STUB_PLANNER_VALIDATOR_H_
 
@@ -19,7 +19,7 @@
 
 namespace npubank {
 
-absl::Status Validate(const Problem& problem, absl::Span<const int64_t> offsets);
+absl::Status Validate(const Problem& problem, absl::Span<const uint64_t> offsets);
 
 }  // namespace npubank
 

@@ -27,11 +27,11 @@ namespace npubank {
 struct PlanView {
   std::string name;
   Problem problem;
-  std::vector<int64_t> offsets;  // one per buffer
-  int64_t bytes = 0;             // the block: a function's scratch, a submodel's arena
-  int64_t lower_bound = 0;
-  int64_t sum_of_values = 0;  // every value in memory of its own, heads mixed into one value once
-  int64_t operations = 0;     // the time axis
+  std::vector<uint64_t> offsets;  // one per buffer
+  uint64_t bytes = 0;             // the block: a function's scratch, a submodel's arena
+  uint64_t lower_bound = 0;
+  uint64_t sum_of_values = 0;  // every value in memory of its own, heads mixed into one value once
+  int64_t operations = 0;      // the time axis
 };
 
 // The scratch of one function; values in arguments are not in it.

@@ -32,7 +32,7 @@ struct Access {
 
 Range RangeOf(const Function& function, uint32_t number) {
   const FunctionValue& value = function.values[number];
-  const auto bytes = static_cast<uint64_t>(value.type.bytes());
+  const uint64_t bytes = value.type.bytes();
   if (value.storage == Storage::kScratch) return {-1, value.place, value.place + bytes};
   const int32_t over = function.arguments[value.place].over;
   return {over >= 0 ? over : static_cast<int64_t>(value.place), 0, bytes};

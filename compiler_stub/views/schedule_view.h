@@ -27,9 +27,9 @@ namespace npubank {
 
 struct Schedules {
   struct Cost {
-    int64_t bytes = 0;        // of the block: a function's scratch, a submodel's arena
-    int64_t lower_bound = 0;  // of such a block
-    int64_t path = 0;         // operations
+    uint64_t bytes = 0;        // of the block: a function's scratch, a submodel's arena
+    uint64_t lower_bound = 0;  // of such a block
+    int64_t path = 0;          // operations
   };
   Cost serial;    // in order: the path is all operations
   Cost parallel;  // any order that the values allow

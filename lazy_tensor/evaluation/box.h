@@ -18,6 +18,11 @@
 
 namespace npubank {
 
+// What `elements` of this width take.
+inline uint64_t BytesOf(int64_t elements, int bits) {
+  return (static_cast<uint64_t>(elements) * static_cast<uint64_t>(bits) + 7) / 8;
+}
+
 using AxisValues = std::array<int64_t, Shape::kMaxRank>;
 
 struct Box {

@@ -20,14 +20,14 @@
 namespace npubank {
 namespace {
 
-constexpr int64_t kMaxTileBytes = 512 << 10;
-constexpr int64_t kMinTileBytes = 64 << 10;
-constexpr int64_t kTilesPerWorker = 4;   // so that workers finish together
-constexpr int64_t kMaxTiles = 64 << 10;  // bounds the list of tiles for any tensor
-constexpr int64_t kLineBytes = 64;
-constexpr int64_t kMinRunBytes = 256;  // tiles keep runs this long in the output
-constexpr size_t kSmallBytes = 64 << 10;
-constexpr size_t kStreamedBytes = 1 << 20;  // outputs from here on are written past the cache
+constexpr uint64_t kMaxTileBytes = 512 << 10;
+constexpr uint64_t kMinTileBytes = 64 << 10;
+constexpr uint64_t kTilesPerWorker = 4;   // so that workers finish together
+constexpr uint64_t kMaxTiles = 64 << 10;  // bounds the list of tiles for any tensor
+constexpr uint64_t kLineBytes = 64;
+constexpr uint64_t kMinRunBytes = 256;  // tiles keep runs this long in the output
+constexpr uint64_t kSmallBytes = 64 << 10;
+constexpr uint64_t kStreamedBytes = 1 << 20;  // outputs from here on are written past the cache
 
 // For each axis of the output, how far apart in the source its neighbours lie, roughly: a guide for
 // cutting tiles that read long runs, never for addressing.
@@ -61,11 +61,11 @@ AxisValues SourceStrides(const Recipe& recipe) {
 // Cuts boxes of the output into tiles.
 class TileCutter {
  public:
-  TileCutter(const Recipe& recipe, int64_t tile_bytes)
+  TileCutter(const Recipe& recipe, uint64_t tile_bytes)
       : bits_(BitWidth(recipe.type().element())),
-        tile_elements_(std::max<int64_t>(tile_bytes * 8 / bits_, 2)),
-        min_run_(kMinRunBytes * 8 / bits_),
-        line_(kLineBytes * 8 / bits_),
+        tile_elements_(std::max<int64_t>(static_cast<int64_t>(tile_bytes) * 8 / bits_, 2)),
+        min_run_(static_cast<int64_t>(kMinRunBytes) * 8 / bits_),
+        line_(static_cast<int64_t>(kLineBytes) * 8 / bits_),
         source_strides_(SourceStrides(recipe)) {}
 
   void Cut(const Box& box) {
@@ -109,7 +109,7 @@ class TileCutter {
 // Scratch blocks, one per thread that is evaluating right now.
 class ScratchPool {
  public:
-  explicit ScratchPool(size_t bytes) : bytes_(bytes) {}
+  explicit ScratchPool(uint64_t bytes) : bytes_(bytes) {}
 
   // Calls body with a block that no other thread has.
   absl::Status With(absl::FunctionRef<absl::Status(absl::Span<std::byte>)> body) {
@@ -133,7 +133,7 @@ class ScratchPool {
     return std::unique_ptr<std::byte[]>(new std::byte[bytes_]);  // pages come as they are used
   }
 
-  const size_t bytes_;
+  const uint64_t bytes_;
   Mutex mutex_;
   std::vector<std::unique_ptr<std::byte[]>> free_ ABSL_GUARDED_BY(mutex_);
 };
@@ -154,7 +154,7 @@ class RangeEvaluation {
     const Shape& shape = recipe_.type().shape();
     const bool nibbles = BitWidth(recipe_.type().element()) == 4;
     if (nibbles && (shape.rank() == 0 || shape.dim(shape.rank() - 1) % 2 != 0)) {
-      const int64_t step = TileBytes() * 2;
+      const auto step = static_cast<int64_t>(TileBytes()) * 2;
       return ForEach((end_ - begin_ + step - 1) / step, [&](int64_t index, Producer& producer) {
         const int64_t from = begin_ + index * step;
         return NibbleRange(from, std::min(from + step, end_), producer);
@@ -174,20 +174,21 @@ class RangeEvaluation {
  private:
   using Body = absl::FunctionRef<absl::Status(int64_t, Producer&)>;
 
-  int64_t TileBytes() const {
-    const auto bytes = static_cast<int64_t>(out_.size());
-    const int64_t workers =
-        options_.workers == nullptr ? 1 : std::max(options_.workers->count(), 1);
-    const int64_t even = bytes / (workers * kTilesPerWorker) / 64 * 64;
+  uint64_t TileBytes() const {
+    const uint64_t bytes = out_.size();
+    const auto workers =
+        static_cast<uint64_t>(options_.workers == nullptr ? 1 : std::max(options_.workers->count(), 1));
+    const uint64_t even = bytes / (workers * kTilesPerWorker) / 64 * 64;
     // Nibble tiles are staged in scratch, so they follow its size.
-    const auto staged = static_cast<int64_t>(ScratchBytes()) / (recipe_.depth() + 1) / 64 * 64;
-    const int64_t tile =
+    const uint64_t staged =
+        ScratchBytes() / (static_cast<uint64_t>(recipe_.depth()) + 1) / 64 * 64;
+    const uint64_t tile =
         std::max(std::clamp(even, kMinTileBytes, kMaxTileBytes), bytes / kMaxTiles);
     return BitWidth(recipe_.type().element()) == 4 ? std::min(tile, staged) : tile;
   }
 
   // A small result needs no more than the least: a fresh block is not free.
-  size_t ScratchBytes() const {
+  uint64_t ScratchBytes() const {
     if (out_.size() < kSmallBytes) return Producer::kMinScratchBytes;
     return std::max(options_.scratch_bytes, Producer::kMinScratchBytes);
   }
@@ -219,7 +220,7 @@ class RangeEvaluation {
   // bytes...
   absl::Status NibbleTile(const Box& tile, Producer& producer) {
     const Shape& shape = recipe_.type().shape();
-    return producer.WithBlock(tile.elements() / 2, [&](std::byte* block) -> absl::Status {
+    return producer.WithBlock(BytesOf(tile.elements(), 4), [&](std::byte* block) -> absl::Status {
       NPUBANK_RETURN_IF_ERROR(
           producer.Produce(recipe_, tile, Target{block, 0, DenseStrides(tile.extents())}));
       Box bytes = tile;
@@ -233,7 +234,7 @@ class RangeEvaluation {
 
   // ... and here they are not, so that only flat ranges start and end on a byte.
   absl::Status NibbleRange(int64_t from, int64_t to, Producer& producer) {
-    const int64_t bytes = (to - from + 1) / 2;
+    const uint64_t bytes = BytesOf(to - from, 4);
     return producer.WithBlock(bytes, [&](std::byte* block) -> absl::Status {
       block[bytes - 1] = std::byte{0};  // the half byte after the last element of the tensor
       const Shape& shape = recipe_.type().shape();
@@ -241,7 +242,7 @@ class RangeEvaluation {
       NPUBANK_RETURN_IF_ERROR(ForEachBox(shape, from, to, [&](const Box& box, int64_t first) {
         return producer.Produce(recipe_, box, Target{block, first, strides});
       }));
-      std::memcpy(out_.data() + (from - begin_) / 2, block, static_cast<size_t>(bytes));
+      std::memcpy(out_.data() + (from - begin_) / 2, block, bytes);
       return absl::OkStatus();
     });
   }
@@ -257,7 +258,7 @@ class RangeEvaluation {
 // What the evaluation has read in place.
 void ReleasePages(const Recipe& recipe) {
   recipe.ForEachConstant([](const Recipe& constant, const ConstantOp& op) {
-    op.hold->source().Release(op.offset, static_cast<uint64_t>(constant.type().bytes()));
+    op.hold->source().Release(op.offset, constant.type().bytes());
   });
 }
 
@@ -265,7 +266,7 @@ void ReleasePages(const Recipe& recipe) {
 
 absl::Status Evaluate(const Recipe& recipe, absl::Span<std::byte> out,
                       const EvaluateOptions& options) {
-  if (static_cast<int64_t>(out.size()) != recipe.type().bytes()) {
+  if (out.size() != recipe.type().bytes()) {
     return absl::InvalidArgumentError(absl::StrCat(
         out.size(), " bytes for the ", recipe.type().bytes(), " of ", recipe.Describe()));
   }
@@ -275,7 +276,7 @@ absl::Status Evaluate(const Recipe& recipe, absl::Span<std::byte> out,
 absl::Status EvaluateRange(const Recipe& recipe, uint64_t offset, absl::Span<std::byte> out,
                            const EvaluateOptions& options) {
   const TensorType& type = recipe.type();
-  const auto bytes = static_cast<uint64_t>(type.bytes());
+  const uint64_t bytes = type.bytes();
   const int bits = BitWidth(type.element());
   const uint64_t element_bytes = bits == 4 ? 1 : static_cast<uint64_t>(bits / 8);
   if (offset > bytes || out.size() > bytes - offset || offset % element_bytes != 0 ||
@@ -284,9 +285,12 @@ absl::Status EvaluateRange(const Recipe& recipe, uint64_t offset, absl::Span<std
                                                    ") of the ", bytes, " of ", recipe.Describe()));
   }
   if (out.empty()) return absl::OkStatus();
-  const auto begin = static_cast<int64_t>(offset) * 8 / bits;
-  const int64_t end =
-      std::min(begin + static_cast<int64_t>(out.size()) * 8 / bits, type.num_elements());
+  // Not through bits: eight times the bytes need not fit.
+  const auto elements = [&](uint64_t in_bytes) {
+    return static_cast<int64_t>(bits == 4 ? in_bytes * 2 : in_bytes / element_bytes);
+  };
+  const int64_t begin = elements(offset);
+  const int64_t end = std::min(begin + elements(out.size()), type.num_elements());
   const absl::Status status = RangeEvaluation(recipe, begin, end, out, options).Run();
   if (options.release_source_pages) ReleasePages(recipe);
   return status.ok() ? status : Annotate(status, recipe.Describe());

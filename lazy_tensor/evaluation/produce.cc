@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "npubank/lazy_tensor/base/align.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/evaluation/overflow.h"
 #include "npubank/lazy_tensor/evaluation/read_box.h"
@@ -12,9 +13,9 @@ namespace npubank {
 namespace {
 
 // A piece of a chain of steps on values: its buffers stay in the second-level cache.
-constexpr size_t kCachedBytes = 256 << 10;
+constexpr uint64_t kCachedBytes = 256 << 10;
 // Scratch of a node whose target is not dense: large pieces give the copy long runs on both sides.
-constexpr size_t kMaxBlockBytes = 1 << 20;
+constexpr uint64_t kMaxBlockBytes = 1 << 20;
 bool IsStep(const Recipe& recipe) {
   return std::holds_alternative<ConvertOp>(recipe.op()) ||
          std::holds_alternative<ShiftOp>(recipe.op());
@@ -29,8 +30,8 @@ void RunStep(const Recipe& step, ElementType from, const std::byte* in, std::byt
   }
   const bool nibbles = BitWidth(from) == 4;
   const std::byte flip{static_cast<unsigned char>(nibbles ? 0x88 : 0x80)};
-  const int64_t bytes = nibbles ? (count + 1) / 2 : count;
-  for (int64_t i = 0; i < bytes; ++i) out[i] = in[i] ^ flip;
+  const uint64_t bytes = BytesOf(count, BitWidth(from));
+  for (uint64_t i = 0; i < bytes; ++i) out[i] = in[i] ^ flip;
 }
 
 // Whether the step can move its elements to their places as well.
@@ -82,7 +83,7 @@ void PermuteAxes(const PermuteOp& permute, Box& box, Target& target) {
 // A piece of the scratch stack; given back when destroyed.
 class Producer::Block {
  public:
-  Block(Producer& producer, size_t bytes)
+  Block(Producer& producer, uint64_t bytes)
       : producer_(producer), whole_(producer.scratch_), bytes_(whole_.first(bytes)) {
     producer_.scratch_.remove_prefix(bytes);
   }
@@ -98,14 +99,14 @@ class Producer::Block {
   const absl::Span<std::byte> bytes_;
 };
 
-size_t Producer::Share(const Recipe& recipe) const {
-  const size_t share = scratch_.size() / static_cast<size_t>(recipe.depth());
+uint64_t Producer::Share(const Recipe& recipe) const {
+  const uint64_t share = scratch_.size() / static_cast<uint64_t>(recipe.depth());
   return std::min(share, kMaxBlockBytes) / 64 * 64;
 }
 
-absl::Status Producer::WithBlock(int64_t bytes, absl::FunctionRef<absl::Status(std::byte*)> body) {
+absl::Status Producer::WithBlock(uint64_t bytes, absl::FunctionRef<absl::Status(std::byte*)> body) {
   // Blocks that follow stay aligned for F32 scales.
-  const Block block(*this, static_cast<size_t>(bytes + 63) / 64 * 64);
+  const Block block(*this, AlignUp<uint64_t>(bytes, 64));
   return body(block.data());
 }
 
@@ -230,9 +231,9 @@ absl::StatusOr<const std::byte*> Producer::Dense(const Recipe& recipe, const Box
 
 absl::Status Producer::InPieces(const Recipe& recipe, const Box& box, bool dense, Need need,
                                 Fill fill) {
-  const size_t bytes = std::min(Share(recipe), dense ? kCachedBytes : kMaxBlockBytes);
+  const uint64_t bytes = std::min(Share(recipe), dense ? kCachedBytes : kMaxBlockBytes);
   const Block block(*this, bytes);
-  const auto fits = [&](const Box& piece) { return need(piece) <= static_cast<int64_t>(bytes); };
+  const auto fits = [&](const Box& piece) { return need(piece) <= bytes; };
   return ForEachPiece(box, fits, [&](const Box& piece) -> absl::Status {
     if (!fits(piece)) return absl::InternalError("an element needs more scratch than a node has");
     return fill(piece, block.data());
@@ -246,7 +247,7 @@ absl::Status Producer::ProduceSteps(const Recipe& recipe, const Box& recipe_box,
   const Recipe* base = &recipe;
   Box box = recipe_box;
   Target target = recipe_target;
-  int64_t bits = BitWidth(base->type().element());
+  int bits = BitWidth(base->type().element());
   while (true) {
     if (const auto* permute = std::get_if<PermuteOp>(&base->op())) {
       PermuteAxes(*permute, box, target);
@@ -256,14 +257,16 @@ absl::Status Producer::ProduceSteps(const Recipe& recipe, const Box& recipe_box,
       break;
     }
     base = base->inputs()[0].get();
-    bits = std::max<int64_t>(bits, BitWidth(base->type().element()));
+    bits = std::max(bits, BitWidth(base->type().element()));
   }
   if (steps.size() == 1) {
     NPUBANK_ASSIGN_OR_RETURN(const bool done, ConvertInPlace(*base, *steps[0], box, target));
     if (done) return absl::OkStatus();
   }
   // Two buffers, from one to the other and back, however many steps there are.
-  const auto half = [bits](const Box& piece) { return (piece.elements() * bits + 511) / 512 * 64; };
+  const auto half = [bits](const Box& piece) {
+    return AlignUp<uint64_t>(BytesOf(piece.elements(), bits), 64);
+  };
   const auto need = [&](const Box& piece) { return 2 * half(piece); };
   return InPieces(recipe, box, target.IsDenseFor(box), need,
                   [&](const Box& piece, std::byte* block) -> absl::Status {

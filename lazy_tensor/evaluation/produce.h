@@ -38,7 +38,7 @@ namespace npubank {
 class Producer {
  public:
   // Enough for kMaxDepth nodes that each need a table of 256 numbers, or a block of 256 weights.
-  static constexpr size_t kMinScratchBytes = 1 << 20;
+  static constexpr uint64_t kMinScratchBytes = 1 << 20;
 
   // `f16_must_hold`: numbers that F16 cannot hold are an error where they are made F16.
   Producer(absl::Span<std::byte> scratch, bool f16_must_hold)
@@ -49,7 +49,7 @@ class Producer {
   absl::Status Produce(const Recipe& recipe, const Box& box, const Target& target);
 
   // Calls body with `bytes` of the scratch; what body produces shares the rest.
-  absl::Status WithBlock(int64_t bytes, absl::FunctionRef<absl::Status(std::byte*)> body);
+  absl::Status WithBlock(uint64_t bytes, absl::FunctionRef<absl::Status(std::byte*)> body);
 
   // DataLoss when a source read since the last call is no longer what it was when it was opened.
   absl::Status CheckSources();
@@ -93,7 +93,7 @@ class Producer {
   using DecodeBlocks =
       absl::FunctionRef<void(const std::byte* in, std::byte* out, size_t blocks, bool stream)>;
   absl::Status ProduceBlocks(const Recipe& recipe, const Box& box, const Target& target,
-                             int64_t length, int64_t block_bytes, DecodeBlocks decode);
+                             int64_t length, uint64_t block_bytes, DecodeBlocks decode);
 
   // A chain of operations on single elements.
   absl::Status ProduceSteps(const Recipe& recipe, const Box& box, const Target& target);
@@ -108,7 +108,7 @@ class Producer {
 
   // Cuts the box into pieces that need no more scratch than there is, as `need` says, and calls
   // `fill` with each and a block of that size.
-  using Need = absl::FunctionRef<int64_t(const Box& piece)>;
+  using Need = absl::FunctionRef<uint64_t(const Box& piece)>;
   using Fill = absl::FunctionRef<absl::Status(const Box& piece, std::byte* block)>;
   absl::Status InPieces(const Recipe& recipe, const Box& box, bool dense, Need need, Fill fill);
 
@@ -121,7 +121,7 @@ class Producer {
   absl::StatusOr<const std::byte*> Dense(const Recipe& recipe, const Box& box, std::byte* buffer);
 
   // How many bytes of scratch a node may take.
-  size_t Share(const Recipe& recipe) const;
+  uint64_t Share(const Recipe& recipe) const;
 
   const bool f16_must_hold_;
   absl::Span<std::byte> scratch_;  // what is left

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "npubank/lazy_tensor/base/align.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/evaluation/produce.h"
 #include "npubank/lazy_tensor/kernels/blocks.h"
@@ -14,9 +15,9 @@ namespace npubank {
 namespace {
 
 // Parts of a block start on cache lines.
-int64_t Rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+uint64_t Rounded(uint64_t bytes) { return AlignUp<uint64_t>(bytes, 64); }
 
-int64_t BytesOf(int64_t elements, int bits) { return Rounded((elements * bits + 7) / 8); }
+uint64_t RoundedBytesOf(int64_t elements, int bits) { return Rounded(BytesOf(elements, bits)); }
 
 // Calls visit(line) for each line along the last axis of a box of these extents, in order. `index`
 // is that of the line's first element. Rank 0 has one line.
@@ -61,16 +62,16 @@ Box InUnits(Box box, int axis, int64_t unit) {
 absl::Status Producer::ProduceOp(const SplatOp& op, const Recipe& recipe, const Box& box,
                                  const Target& target) {
   const int bits = BitWidth(recipe.type().element());
-  const auto need = [&](const Box& piece) { return BytesOf(piece.elements(), bits); };
+  const auto need = [&](const Box& piece) { return RoundedBytesOf(piece.elements(), bits); };
   return InPieces(
       recipe, box, target.IsDenseFor(box), need, [&](const Box& piece, std::byte* block) {
         std::byte* const direct = target.WholeBytes(box, piece, bits);
         std::byte* const out = direct != nullptr ? direct : block;
-        const int64_t bytes = (piece.elements() * bits + 7) / 8;
-        const int64_t size = std::max(bits / 8, 1);
+        const uint64_t bytes = BytesOf(piece.elements(), bits);
+        const auto size = static_cast<uint64_t>(std::max(bits / 8, 1));
         const uint64_t pattern = bits == 4 ? op.bits * 0x11 : op.bits;
-        for (int64_t i = 0; i < bytes; i += size) {
-          std::memcpy(out + i, &pattern, static_cast<size_t>(size));  // little-endian
+        for (uint64_t i = 0; i < bytes; i += size) {
+          std::memcpy(out + i, &pattern, size);  // little-endian
         }
         if (direct == nullptr) {
           CopyBox(piece, bits, out, 0, DenseStrides(piece.extents()), target.At(box, piece));
@@ -85,9 +86,9 @@ absl::Status Producer::ProduceOp(const GatherOp&, const Recipe& recipe, const Bo
   const Recipe& table = *recipe.inputs()[1];
   const int index_bits = BitWidth(indices.type().element());
   const int bits = BitWidth(recipe.type().element());
-  const int64_t table_bytes = Rounded(table.type().bytes());
+  const uint64_t table_bytes = Rounded(table.type().bytes());
   const auto need = [&](const Box& piece) {
-    return table_bytes + BytesOf(piece.elements(), index_bits) + BytesOf(piece.elements(), bits);
+    return table_bytes + RoundedBytesOf(piece.elements(), index_bits) + RoundedBytesOf(piece.elements(), bits);
   };
   const std::byte* entries = nullptr;
   const auto fill = [&](const Box& piece, std::byte* block) -> absl::Status {
@@ -99,7 +100,7 @@ absl::Status Producer::ProduceOp(const GatherOp&, const Recipe& recipe, const Bo
     NPUBANK_ASSIGN_OR_RETURN(const std::byte* index, Dense(indices, piece, room));
     std::byte* out = target.WholeBytes(box, piece, bits);
     const bool direct = out != nullptr;
-    if (!direct) out = room + BytesOf(count, index_bits);
+    if (!direct) out = room + RoundedBytesOf(count, index_bits);
     const int64_t size = bits / 8;
     for (int64_t i = 0; i < count; ++i) {
       const int64_t entry = index_bits == 4 ? static_cast<int>(index[i / 2] >> (i % 2 * 4)) & 15
@@ -171,18 +172,18 @@ int64_t PitchOf(const Box& piece, ElementType weights) {
 struct UnpackRoom {
   UnpackRoom(const Box& piece, int64_t scale_count, ElementType from, ElementType to) {
     const int64_t lines = piece.elements() / LineLength(piece);
-    stored = weights + BytesOf(lines * PitchOf(piece, from), BitWidth(from));
-    scales = stored + BytesOf(scale_count, 64);  // the widest type a zero point may have
-    zeros = scales + BytesOf(scale_count, 32);
-    out = zeros + BytesOf(scale_count, 32);
-    bytes = out + BytesOf(piece.elements(), BitWidth(to));
+    stored = weights + RoundedBytesOf(lines * PitchOf(piece, from), BitWidth(from));
+    scales = stored + RoundedBytesOf(scale_count, 64);  // the widest type a zero point may have
+    zeros = scales + RoundedBytesOf(scale_count, 32);
+    out = zeros + RoundedBytesOf(scale_count, 32);
+    bytes = out + RoundedBytesOf(piece.elements(), BitWidth(to));
   }
-  int64_t weights = 0;
-  int64_t stored;
-  int64_t scales;
-  int64_t zeros;
-  int64_t out;
-  int64_t bytes;
+  uint64_t weights = 0;
+  uint64_t stored;
+  uint64_t scales;
+  uint64_t zeros;
+  uint64_t out;
+  uint64_t bytes;
 };
 
 // Every line of a piece. `run` holds the first of the scales and zero points of `part`.
@@ -190,12 +191,12 @@ void DequantizeLines(const Box& piece, const ScaleMap& map, const Box& part,
                      const kernels::QuantizedRun& run, ElementType to, std::byte* out) {
   const auto* const weights = static_cast<const std::byte*>(run.weights);
   const int64_t length = LineLength(piece);
-  const int64_t in_bytes = PitchOf(piece, run.type) * BitWidth(run.type) / 8;
+  const uint64_t in_bytes = BytesOf(PitchOf(piece, run.type), BitWidth(run.type));
   const int64_t start = piece.rank == 0 ? 0 : piece.start[piece.rank - 1];
   ForEachLine(piece, [&](int64_t line, const AxisValues& index) {
     const int64_t position = map.PositionOf(piece, index, part);
     kernels::QuantizedRun one = run;
-    one.weights = weights + line * in_bytes;
+    one.weights = weights + static_cast<uint64_t>(line) * in_bytes;
     one.scales = run.scales + position;
     one.zeros = run.zeros != nullptr ? run.zeros + position : nullptr;
     one.group = static_cast<size_t>(map.group(piece.rank));
@@ -273,12 +274,12 @@ absl::Status Producer::ProduceOp(const UnpackNibblesOp& op, const Recipe& recipe
   const auto need = [&](const Box& piece) {
     const Box part = InUnits(piece, axis, per_word);
     const int64_t lines = piece.elements() / LineLength(piece);
-    return BytesOf(part.elements(), 32) + BytesOf(lines * pitch_of(piece, part), bits);
+    return RoundedBytesOf(part.elements(), 32) + RoundedBytesOf(lines * pitch_of(piece, part), bits);
   };
   const auto fill = [&](const Box& piece, std::byte* block) -> absl::Status {
     const Box part = InUnits(piece, axis, per_word);
     NPUBANK_ASSIGN_OR_RETURN(const std::byte* in, Dense(words, part, block));
-    std::byte* const out = block + BytesOf(part.elements(), 32);
+    std::byte* const out = block + RoundedBytesOf(part.elements(), 32);
     const auto count = static_cast<size_t>(part.elements());
     const int64_t pitch = pitch_of(piece, part);
     const int64_t skipped =
@@ -315,26 +316,26 @@ absl::Status Producer::ProduceOp(const UnpackNibblesOp& op, const Recipe& recipe
 }
 
 absl::Status Producer::ProduceBlocks(const Recipe& recipe, const Box& box, const Target& target,
-                                     int64_t length, int64_t block_bytes, DecodeBlocks decode) {
+                                     int64_t length, uint64_t block_bytes, DecodeBlocks decode) {
   const Recipe& bytes = *recipe.inputs()[0];
   const int bits = BitWidth(recipe.type().element());
   const int axis = box.rank - 1;
   const auto need = [&](const Box& piece) {
     const int64_t blocks = InUnits(piece, axis, length).elements();
-    return Rounded(blocks * block_bytes) + BytesOf(blocks * length, bits);
+    return Rounded(static_cast<uint64_t>(blocks) * block_bytes) + RoundedBytesOf(blocks * length, bits);
   };
   const auto fill = [&](const Box& piece, std::byte* block) -> absl::Status {
     const Box part = InUnits(piece, axis, length);
-    const int64_t blocks = part.elements();
-    Box stored = part;
-    stored.start[axis] *= block_bytes;
-    stored.extent[axis] *= block_bytes;
+    const auto blocks = static_cast<uint64_t>(part.elements());
+    Box stored = part;  // elements of one byte
+    stored.start[axis] *= static_cast<int64_t>(block_bytes);
+    stored.extent[axis] *= static_cast<int64_t>(block_bytes);
     NPUBANK_ASSIGN_OR_RETURN(const std::byte* in, Dense(bytes, stored, block));
     const bool whole = piece.start[axis] % length == 0 && piece.extent[axis] % length == 0;
     std::byte* out = whole ? target.WholeBytes(box, piece, bits) : nullptr;
     const bool direct = out != nullptr;
     if (!direct) out = block + Rounded(blocks * block_bytes);
-    decode(in, out, static_cast<size_t>(blocks), direct && target.stream);
+    decode(in, out, blocks, direct && target.stream);
     if (!direct) {
       CopyBox(piece, bits, out, piece.start[axis] % length,
               PitchedStrides(piece, part.extent[axis] * length), target.At(box, piece));
@@ -348,7 +349,7 @@ absl::Status Producer::ProduceOp(const DequantizeBlocksOp& op, const Recipe& rec
                                  const Target& target) {
   const ElementType to = recipe.type().element();
   return ProduceBlocks(recipe, box, target, static_cast<int64_t>(kernels::BlockLength(op.format)),
-                       static_cast<int64_t>(kernels::BlockBytes(op.format)),
+                       kernels::BlockBytes(op.format),
                        [&](const std::byte* in, std::byte* out, size_t blocks, bool stream) {
                          kernels::DequantizeBlocks(op.format, in, to, out, blocks, stream);
                        });
@@ -358,7 +359,7 @@ absl::Status Producer::ProduceOp(const CopyBlockPlaneOp& op, const Recipe& recip
                                  const Target& target) {
   const auto shape = kernels::ShapeOf(op.format, op.plane);
   return ProduceBlocks(recipe, box, target, static_cast<int64_t>(shape->count),
-                       static_cast<int64_t>(kernels::BlockBytes(op.format)),
+                       kernels::BlockBytes(op.format),
                        [&](const std::byte* in, std::byte* out, size_t blocks, bool) {
                          kernels::CopyBlockPlane(op.format, op.plane, in, out, blocks);
                        });

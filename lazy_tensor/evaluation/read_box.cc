@@ -7,7 +7,7 @@ namespace {
 
 // What one read costs beyond its bytes, in bytes that could have been copied meanwhile (measured:
 // 0.7 us at 12 GB/s).
-constexpr int64_t kCallBytes = 8 << 10;
+constexpr uint64_t kCallBytes = 8 << 10;
 
 // A box can be read at several levels: at level k one read per index of the axes outside k fetches
 // everything between the first and the last element inside, gaps included. Level 0 is one read,
@@ -43,7 +43,7 @@ Plan CheapestLevel(const Box& box, const AxisValues& strides, int bits, int64_t 
     const int64_t pitch = bits == 4 ? (span + 2) / 2 * 2 : span;  // room for a half byte in front
     if (pitch > capacity / reads || !StartsAlike(box, strides, level, bits)) continue;
     const double cost =
-        static_cast<double>(reads) * (static_cast<double>(pitch * bits / 8) + kCallBytes);
+        static_cast<double>(reads) * static_cast<double>(BytesOf(pitch, bits) + kCallBytes);
     if (best.level < 0 || cost < best_cost) {
       best = Plan{level, span, pitch};
       best_cost = cost;
@@ -87,7 +87,7 @@ class BoxReader {
 
   bool HasLongDirectRuns(const Box& piece) const {
     const int64_t run = RunLength(piece, tensor_.shape);
-    if (run * bits() / 8 < 2 * kCallBytes) return false;
+    if (BytesOf(run, tensor_.element_bits) < 2 * kCallBytes) return false;
     Box one = piece;
     for (int a = 0; a < one.rank && one.elements() > run; ++a) one.extent[a] = 1;
     return DirectPlace(one) != nullptr;
@@ -129,10 +129,9 @@ class BoxReader {
 
   // The bytes that hold the elements [start, start + count).
   absl::Status ReadElements(int64_t start, int64_t count, std::byte* out) const {
-    const int64_t begin = start * bits() / 8;
-    const int64_t end = ((start + count) * bits() + 7) / 8;
-    return tensor_.source.Read(tensor_.offset + static_cast<uint64_t>(begin),
-                               {out, static_cast<size_t>(end - begin)});
+    const auto begin = static_cast<uint64_t>(start * bits() / 8);
+    const uint64_t end = BytesOf(start + count, tensor_.element_bits);
+    return tensor_.source.Read(tensor_.offset + begin, {out, end - begin});
   }
 
   const TensorInSource& tensor_;

@@ -46,7 +46,7 @@ struct Layout {
   GgufFormat format;
   absl::string_view name;
   int64_t elements;  // in each block of `bytes`; 1 for plain numbers
-  int64_t bytes;
+  uint64_t bytes;
 };
 
 std::optional<Layout> LayoutOf(uint32_t number) {
@@ -55,13 +55,13 @@ std::optional<Layout> LayoutOf(uint32_t number) {
       {25, ElementType::kI16}, {26, ElementType::kI32}, {27, ElementType::kI64},
       {28, ElementType::kF64}, {30, ElementType::kBF16}};
   for (const auto& [plain, element] : kPlain) {
-    if (plain == number) return Layout{element, ElementTypeName(element), 1, BitWidth(element) / 8};
+    if (plain == number) return Layout{element, ElementTypeName(element), 1, BitWidth(element) / 8u};
   }
   const std::optional<kernels::BlockFormat> blocks = kernels::BlockFormatFromNumber(number);
   if (!blocks) return std::nullopt;
   return Layout{*blocks, kernels::BlockFormatName(*blocks),
                 static_cast<int64_t>(kernels::BlockLength(*blocks)),
-                static_cast<int64_t>(kernels::BlockBytes(*blocks))};
+                kernels::BlockBytes(*blocks)};
 }
 
 // Reads a source front to back through a small buffer. The first fault is kept and turns every
@@ -300,7 +300,7 @@ class Reader {
       return absl::InvalidArgumentError(absl::StrCat(layout->name, tensor.shape.ToString(),
                                                      " is larger than the file (is it complete?)"));
     }
-    tensor.bytes = blocks * static_cast<uint64_t>(layout->bytes);
+    tensor.bytes = blocks * layout->bytes;
     return absl::OkStatus();
   }
 

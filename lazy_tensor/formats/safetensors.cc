@@ -172,7 +172,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     if (!shape.ok()) return Fail(shape.status().message());
     absl::StatusOr<TensorType> type = TensorType::Create(*element_, *std::move(shape));
     if (!type.ok()) return Fail(type.status().message());
-    if (end - begin != static_cast<uint64_t>(type->bytes())) {
+    if (end - begin != type->bytes()) {
       return Fail(absl::StrCat(type->ToString(), " is ", type->bytes(),
                                " bytes, but data_offsets hold ", end - begin));
     }

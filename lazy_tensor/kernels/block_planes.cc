@@ -34,7 +34,7 @@ void CopyNibbles(const uint8_t* in, uint32_t flip, uint8_t* out) {
 }
 
 void CopyNumbers(BlockFormat format, const uint8_t* in, uint8_t* out, size_t blocks) {
-  const size_t bytes = BlockBytes(format);
+  const uint64_t bytes = BlockBytes(format);
   in += NumbersAt(format);
   for (size_t b = 0; b < blocks; ++b, in += bytes) {
     if (format == BlockFormat::kQ8_0) {
@@ -91,7 +91,7 @@ void CopyBlockPlane(BlockFormat format, BlockPlane plane, const void* in, void* 
   auto* to = static_cast<uint8_t*>(out);
   if (plane == BlockPlane::kNumbers) return CopyNumbers(format, from, to, blocks);
   if (plane == BlockPlane::kMin) from += kHalf;
-  const size_t bytes = BlockBytes(format);
+  const uint64_t bytes = BlockBytes(format);
   for (size_t b = 0; b < blocks; ++b) std::memcpy(to + kHalf * b, from + bytes * b, kHalf);
 }
 

@@ -145,7 +145,7 @@ void ReadQ6_K(const uint8_t* block, float* out) {
 struct Format {
   const char* name;
   size_t length;
-  size_t bytes;
+  uint64_t bytes;
   void (*read)(const uint8_t* block, float* out);
 };
 
@@ -210,7 +210,7 @@ std::optional<BlockFormat> BlockFormatFromNumber(uint32_t number) {
 
 const char* BlockFormatName(BlockFormat format) { return Describe(format).name; }
 size_t BlockLength(BlockFormat format) { return Describe(format).length; }
-size_t BlockBytes(BlockFormat format) { return Describe(format).bytes; }
+uint64_t BlockBytes(BlockFormat format) { return Describe(format).bytes; }
 
 bool CanDequantizeBlocks(ElementType to) { return IsPlainFloat(to); }
 

@@ -50,7 +50,7 @@ std::optional<BlockFormat> BlockFormatFromNumber(uint32_t number);
 const char* BlockFormatName(BlockFormat format);
 // Weights in a block, and the bytes it takes.
 size_t BlockLength(BlockFormat format);
-size_t BlockBytes(BlockFormat format);
+uint64_t BlockBytes(BlockFormat format);
 
 bool CanDequantizeBlocks(ElementType to);
 // Requires CanDequantizeBlocks(to). With `stream`, F16 that starts on a cache line is written past the

@@ -309,7 +309,7 @@ size_t SpreadBlocks(BlockFormat format, const uint8_t* in, size_t blocks, Plain&
 template <class To>
 void DequantizeTo(BlockFormat format, const uint8_t* in, typename To::T* out, size_t blocks) {
   const size_t length = BlockLength(format);
-  const size_t bytes = BlockBytes(format);
+  const uint64_t bytes = BlockBytes(format);
   const size_t most = kChunk / length;
   Plain plain;
   for (size_t first = 0; first < blocks; first += most) {

@@ -65,7 +65,7 @@ absl::StatusOr<RecipePtr> Recipe::Constant(std::shared_ptr<Source> source, uint6
   if (source == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("constant ", name, " without a source"));
   }
-  const auto bytes = static_cast<uint64_t>(type.bytes());
+  const uint64_t bytes = type.bytes();
   if (offset > source->size() || bytes > source->size() - offset) {
     return absl::InvalidArgumentError(absl::StrCat("constant ", name, " ", type.ToString(),
                                                    " at byte ", offset, " lies beyond the ",
@@ -194,7 +194,7 @@ void Recipe::ForEachConstant(
 uint64_t Recipe::SourceBytes() const {
   uint64_t bytes = 0;
   ForEachConstant([&](const Recipe& recipe, const ConstantOp&) {
-    bytes += static_cast<uint64_t>(recipe.type().bytes());
+    bytes += recipe.type().bytes();
   });
   return bytes;
 }

@@ -48,7 +48,7 @@ absl::Status SourceIndex::Add(StoredTensor tensor) {
                                                    tensor.file, " of ", files_.size()));
   }
   const File& in = file(tensor.file);
-  const auto bytes = static_cast<uint64_t>(tensor.type.bytes());
+  const uint64_t bytes = tensor.type.bytes();
   if (tensor.offset > in.size || bytes > in.size - tensor.offset) {
     return absl::InvalidArgumentError(absl::StrCat(
         in.name, ": tensor '", absl::CEscape(tensor.name), "' (", tensor.type.ToString(),

@@ -52,7 +52,7 @@ npubank_type TypeOf(const TensorType& type) {
   told.element = static_cast<uint32_t>(type.element());
   told.rank = static_cast<uint32_t>(type.shape().rank());
   for (uint32_t axis = 0; axis < told.rank; ++axis) told.dims[axis] = type.shape().dim(axis);
-  told.bytes = static_cast<uint64_t>(type.bytes());
+  told.bytes = type.bytes();
   return told;
 }
 
@@ -118,7 +118,7 @@ npubank_error* npubank_tensor_from_bytes(const npubank_type* type, const void* b
   return MakeTensor({{type, "type"}, {name, "name"}}, out, [&]() -> Made {
     if (size > 0) NPUBANK_RETURN_IF_ERROR(Needs({{bytes, "bytes"}}));
     NPUBANK_ASSIGN_OR_RETURN(const TensorType made, TypeOf(*type));
-    if (static_cast<uint64_t>(made.bytes()) != size) {
+    if (made.bytes() != size) {
       return absl::InvalidArgumentError(absl::StrCat(
           "'", name, "': ", size, " bytes for ", made.ToString(), ", which has ", made.bytes()));
     }

@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!first.ok()) return 0;
   for (const KeptIndex::Tensor& of : first->tensors) {
     if (of.segment >= first->segments.size() || of.offset % service::Segment::kPage != 0) abort();
-    const auto bytes = static_cast<uint64_t>(of.tensor.type.bytes());
+    const uint64_t bytes = of.tensor.type.bytes();
     if (bytes == 0 || !RangeFits(of.offset, bytes, first->segments[of.segment].bytes)) abort();
   }
   const auto second = KeptIndex::Decode(first->Encode());

@@ -55,7 +55,7 @@ const std::shared_ptr<const SourceIndex>& Index() {
 
 void Use(const RecipePtr& recipe) {
   if (recipe->type().bytes() > kSmall || recipe->depth() > 8) return;
-  std::vector<std::byte> out(static_cast<size_t>(recipe->type().bytes()));
+  std::vector<std::byte> out(recipe->type().bytes());
   if (!Evaluate(*recipe, absl::MakeSpan(out), {}).ok()) std::abort();
 }
 

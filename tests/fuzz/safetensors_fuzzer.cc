@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!entries.ok()) return 0;
   uint64_t end = 8;
   for (const npubank::TensorEntry& entry : *entries) {
-    const auto bytes = static_cast<uint64_t>(entry.type.bytes());
+    const uint64_t bytes = entry.type.bytes();
     if (entry.offset > size || bytes > size - entry.offset) abort();
     if (bytes == 0) continue;
     if (entry.offset < end) abort();

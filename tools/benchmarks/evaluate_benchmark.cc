@@ -106,7 +106,7 @@ void BesideMemcpy(benchmark::State& state, const RecipePtr& recipe) {
   ThreadWorkers workers(static_cast<int>(threads));
   EvaluateOptions options;
   options.workers = &workers;
-  const auto out_bytes = static_cast<size_t>(recipe->type().bytes());
+  const uint64_t out_bytes = recipe->type().bytes();
   const size_t moved = (recipe->SourceBytes() + out_bytes) / 2;
   const Pages in = TouchedPages(moved);
   const Pages out = TouchedPages(std::max(out_bytes, moved));

@@ -76,7 +76,7 @@ FakeModel::FakeModel(const ModelConfig& config, ElementType element) {
 void FakeModel::Set(const std::string& name, ElementType element, std::vector<int64_t> dims) {
   const TensorType type = *TensorType::Create(element, *Shape::Create(dims));
   tensors_[name] = {name, type, 0, end_};
-  end_ += static_cast<uint64_t>(type.bytes());
+  end_ += type.bytes();
 }
 
 LazyTensor FakeModel::Tensor(const std::string& name) const {

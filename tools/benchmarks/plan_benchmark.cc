@@ -31,7 +31,7 @@
 namespace npubank {
 namespace {
 
-double MiB(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+double MiB(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 std::optional<std::string> ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -39,7 +39,7 @@ std::optional<std::string> ReadFile(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-double Ratio(int64_t bytes, int64_t bound) {
+double Ratio(uint64_t bytes, uint64_t bound) {
   return bound == 0 ? 1.0 : static_cast<double>(bytes) / static_cast<double>(bound);
 }
 

@@ -186,7 +186,7 @@ class Layout {
 }  // namespace
 
 uint64_t LaidOutTensor::bytes() const {
-  if (!blocks.has_value()) return static_cast<uint64_t>(type.bytes());
+  if (!blocks.has_value()) return type.bytes();
   return static_cast<uint64_t>(type.num_elements()) / kernels::BlockLength(*blocks) *
          kernels::BlockBytes(*blocks);
 }

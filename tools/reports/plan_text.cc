@@ -21,26 +21,26 @@ namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 30;
 
-double KiB(int64_t bytes) { return static_cast<double>(bytes) / 1024; }
+double KiB(uint64_t bytes) { return static_cast<double>(bytes) / 1024; }
 
-double Ratio(int64_t bytes, int64_t bound) {
+double Ratio(uint64_t bytes, uint64_t bound) {
   return bytes == bound ? 1 : static_cast<double>(bytes) / static_cast<double>(bound);
 }
 
 // A plan that costs no parallelism is held against what such plans need at least.
-int64_t LowerBound(const PlanView& view, const Schedules& s) {
+uint64_t LowerBound(const PlanView& view, const Schedules& s) {
   if (s.path_as_planned > s.parallel.path) return view.lower_bound;
   return std::max(view.lower_bound, s.parallel.lower_bound);
 }
 
 std::string PlanLine(const std::string& name, const PlanView& view, const Schedules& s) {
-  const int64_t bound = LowerBound(view, s);
+  const uint64_t bound = LowerBound(view, s);
   return absl::StrFormat("%-32s %8d %7d %14.2f %14.2f %14.2f %8.4f\n", name, view.operations,
                          view.problem.buffers.size(), KiB(view.sum_of_values), KiB(bound),
                          KiB(view.bytes), Ratio(view.bytes, bound));
 }
 
-std::string ScheduleLine(const std::string& name, const Schedules& s, int64_t bytes) {
+std::string ScheduleLine(const std::string& name, const Schedules& s, uint64_t bytes) {
   return absl::StrFormat("%-32s %14.2f %7d %14.2f %7d %14.2f %7d\n", name, KiB(s.serial.bytes),
                          s.serial.path, KiB(s.parallel.bytes), s.parallel.path, KiB(bytes),
                          s.path_as_planned);

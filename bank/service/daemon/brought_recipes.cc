@@ -99,7 +99,7 @@ absl::StatusOr<BroughtRecipes> BroughtRecipes::Bind(
   for (const Load::List& list : load.lists) {
     NPUBANK_ASSIGN_OR_RETURN(const auto recipes, RecipeList::Bind(list.recipes, brought.index));
     for (size_t i = 0; i < list.roots.size(); ++i) {
-      const auto size = static_cast<uint64_t>(recipes->type(list.roots[i]).bytes());
+      const uint64_t size = recipes->type(list.roots[i]).bytes();
       if (size > kMostTensorBytes || (bytes += size) > kMostTensorBytes) {
         return absl::ResourceExhaustedError(absl::StrCat(
             "tensor '", absl::CEscape(list.names[i]), "': all that is wanted would take more than ",

@@ -31,7 +31,7 @@ flatbuffers::Offset<kept::Tensor> EncodeTensor(flatbuffers::FlatBufferBuilder& b
   return kept::CreateTensor(builder, Uid::Of(tensor.digest).value, tensor.digest.high,
                             tensor.digest.low, tensor.stamp.high, tensor.stamp.low,
                             static_cast<uint8_t>(tensor.type.element()), dims_at, name,
-                            from.segment, from.offset, static_cast<uint64_t>(tensor.type.bytes()),
+                            from.segment, from.offset, tensor.type.bytes(),
                             from.hash.high, from.hash.low);
 }
 
@@ -54,7 +54,7 @@ absl::StatusOr<KeptIndex::Tensor> DecodeTensor(const kept::Tensor& from,
   to.tensor.stamp = {from.stamp_high(), from.stamp_low()};
   if (Uid::Of(to.tensor.digest).value != from.uid()) return Corrupt("a uid of another digest");
   NPUBANK_ASSIGN_OR_RETURN(to.tensor.type, DecodeType(from));
-  const auto bytes = static_cast<uint64_t>(to.tensor.type.bytes());
+  const uint64_t bytes = to.tensor.type.bytes();
   if (bytes == 0 || bytes != from.bytes()) return Corrupt("a type of another size");
   if (from.segment() >= segments.size()) return Corrupt("a segment that is not there");
   to.segment = static_cast<uint32_t>(from.segment());

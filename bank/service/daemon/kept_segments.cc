@@ -76,7 +76,7 @@ absl::StatusOr<std::vector<Place>> Verify(const Segment& segment,
                                           absl::Span<const KeptIndex::Tensor* const> tensors) {
   std::map<uint64_t, Place> places;
   for (const KeptIndex::Tensor* tensor : tensors) {
-    const auto bytes = static_cast<uint64_t>(tensor->tensor.type.bytes());
+    const uint64_t bytes = tensor->tensor.type.bytes();
     NPUBANK_ASSIGN_OR_RETURN(const Digest hash, HashOf(segment, tensor->offset, bytes));
     Place& place = places[tensor->offset];
     if (hash != tensor->hash || (!place.tensors.empty() && place.range.bytes != bytes)) {
@@ -185,7 +185,7 @@ absl::Status KeptSegments::StoreAll(absl::Span<const PublishedTensor* const> fre
     }
     NPUBANK_ASSIGN_OR_RETURN(
         const Digest hash,
-        HashOf(segment, of->offset, static_cast<uint64_t>(of->tensor.type.bytes())));
+        HashOf(segment, of->offset, of->tensor.type.bytes()));
     added[segment.id()].tensors[of->tensor.digest] = {
         .tensor = of->tensor, .segment = 0, .offset = of->offset, .hash = hash};
   }

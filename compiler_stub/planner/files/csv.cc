@@ -55,7 +55,7 @@ absl::StatusOr<CsvProblem> ParseCsv(absl::string_view text) {
   CsvProblem csv;
   int64_t line_number = 0;
   bool with_offset = false;
-  int64_t room = std::numeric_limits<int64_t>::max();
+  uint64_t room = std::numeric_limits<int64_t>::max() - kMaxBuffers;  // to align each
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     ++line_number;
     line = absl::StripTrailingAsciiWhitespace(line);
@@ -69,12 +69,13 @@ absl::StatusOr<CsvProblem> ParseCsv(absl::string_view text) {
     } else if (!line.empty()) {
       status = ParseLine(line, with_offset, &csv);
       if (status.ok()) {
-        room -= csv.problem.buffers.back().size;
-        if (room < kMaxBuffers) {
+        const uint64_t size = csv.problem.buffers.back().size;
+        if (size > room) {
           status = absl::InvalidArgumentError("the sizes up to here pass 2^63");
         } else if (csv.problem.buffers.size() > static_cast<size_t>(kMaxBuffers)) {
           status = absl::InvalidArgumentError(absl::StrCat("more than ", kMaxBuffers, " buffers"));
         }
+        room -= size;
       }
     }
     if (!status.ok()) return Annotate(status, absl::StrCat("line ", line_number));
@@ -83,7 +84,7 @@ absl::StatusOr<CsvProblem> ParseCsv(absl::string_view text) {
   return csv;
 }
 
-absl::StatusOr<std::string> FormatCsv(const Problem& problem, absl::Span<const int64_t> offsets) {
+absl::StatusOr<std::string> FormatCsv(const Problem& problem, absl::Span<const uint64_t> offsets) {
   if (!offsets.empty() && offsets.size() != problem.buffers.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(offsets.size(), " offsets for ", problem.buffers.size(), " buffers"));

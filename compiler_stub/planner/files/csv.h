@@ -24,15 +24,15 @@
 namespace npubank {
 
 struct CsvProblem {
-  Problem problem;               // passes CheckProblem
-  std::vector<int64_t> offsets;  // one per buffer, or none when the file has no such column
+  Problem problem;                // passes CheckProblem
+  std::vector<uint64_t> offsets;  // one per buffer, or none when the file has no such column
 };
 
 absl::StatusOr<CsvProblem> ParseCsv(absl::string_view text);
 
 // The inverse; no `offsets` column when they are empty. InvalidArgument for an id that holds a
 // comma or a line break, and for a number of offsets that is neither 0 nor one per buffer.
-absl::StatusOr<std::string> FormatCsv(const Problem& problem, absl::Span<const int64_t> offsets);
+absl::StatusOr<std::string> FormatCsv(const Problem& problem, absl::Span<const uint64_t> offsets);
 
 }  // namespace npubank
 

@@ -24,7 +24,7 @@ class Builder {
   }
   // Writes over any of its inputs.
   int Elementwise(absl::string_view kind, absl::string_view name, std::vector<int> inputs) {
-    const int64_t elements = graph_.values[inputs[0]].bytes / kF16;
+    const auto elements = static_cast<int64_t>(graph_.values[inputs[0]].bytes) / kF16;
     std::vector<int> over;
     for (int i = 0; i < static_cast<int>(inputs.size()); ++i) over.push_back(i);
     return Add(kind, name, std::move(inputs), elements, std::move(over), kind == "add", false);

@@ -57,11 +57,11 @@ absl::StatusOr<PlanOp> ParseOp(const Json& json, const Names& names) {
 
 absl::Status ParseTensor(const std::string& name, const Json& tensor, PlanGraph* graph) {
   const auto size = tensor.is_object() ? tensor.find("size") : tensor.end();
-  if (!tensor.is_object() || size == tensor.end() || !size->is_number_integer()) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' needs a 'size'"));
+  if (!tensor.is_object() || size == tensor.end() || !size->is_number_unsigned()) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor '", name, "' needs a 'size' in bytes"));
   }
   const auto external = tensor.find("external");
-  graph->AddValue(name, size->get<int64_t>(),
+  graph->AddValue(name, size->get<uint64_t>(),
                   external != tensor.end() && external->is_boolean() && external->get<bool>());
   return absl::OkStatus();
 }
@@ -82,8 +82,11 @@ absl::StatusOr<PlanGraph> ParseGraphJson(absl::string_view text) {
     names[name] = static_cast<int>(graph.values.size());
     NPUBANK_RETURN_IF_ERROR(ParseTensor(name, tensor, &graph));
   }
-  if (const auto align = json.find("align"); align != json.end() && align->is_number_integer()) {
-    graph.alignment = align->get<int64_t>();
+  if (const auto align = json.find("align"); align != json.end()) {
+    if (!align->is_number_unsigned()) {
+      return absl::InvalidArgumentError("'align' is not a number of bytes");
+    }
+    graph.alignment = align->get<uint64_t>();
   }
   for (const Json& op : *ops) {
     const std::string name = op.is_object() && op.contains("name") && op["name"].is_string()

@@ -36,8 +36,8 @@ std::string Escaped(absl::string_view text) {
   return out;
 }
 
-std::string InUnits(int64_t bytes) {
-  if (bytes >= int64_t{1} << 20) {
+std::string InUnits(uint64_t bytes) {
+  if (bytes >= 1 << 20) {
     return absl::StrFormat("%.2f MiB", static_cast<double>(bytes) / (1 << 20));
   }
   if (bytes >= 1 << 10) return absl::StrFormat("%.2f KiB", static_cast<double>(bytes) / (1 << 10));
@@ -54,19 +54,19 @@ class Canvas {
  public:
   Canvas(const Problem& problem, const Plan& plan) {
     for (const Buffer& buffer : problem.buffers) end_ = std::max(end_, buffer.upper);
-    top_ = std::max({int64_t{1}, plan.bytes, plan.lower_bound});
+    top_ = std::max({uint64_t{1}, plan.bytes, plan.lower_bound});
   }
   double X(int64_t time) const {
     return kLeft + kWidth * static_cast<double>(time) / static_cast<double>(end_);
   }
-  double Y(int64_t offset) const {
+  double Y(uint64_t offset) const {
     return kTop + kHeight * (1 - static_cast<double>(offset) / static_cast<double>(top_));
   }
   int64_t end() const { return end_; }
 
  private:
   int64_t end_ = 1;
-  int64_t top_ = 1;
+  uint64_t top_ = 1;
 };
 
 // What a rectangle holds, where there is room to say it.
@@ -81,7 +81,7 @@ void DrawName(const Buffer& buffer, double left, double right, double top, doubl
       Escaped(absl::string_view(name).substr(name.size() > letters ? name.size() - letters : 0)));
 }
 
-void DrawBuffer(const Canvas& canvas, const Buffer& buffer, int64_t offset, const char* colour,
+void DrawBuffer(const Canvas& canvas, const Buffer& buffer, uint64_t offset, const char* colour,
                 std::string* out) {
   const double x = canvas.X(buffer.lower);
   const double y = canvas.Y(offset + buffer.size);
@@ -160,7 +160,7 @@ std::string DrawPlan(const Problem& problem, const Plan& plan, absl::string_view
 }
 
 std::string DescribePlan(const Problem& problem, const Plan& plan) {
-  const int64_t sum = SumOfSizes(problem);
+  const uint64_t sum = SumOfSizes(problem);
   return absl::StrFormat(
       "buffers      %d\n"
       "sum          %d (%s)\n"

@@ -18,7 +18,7 @@ namespace {
 // left.
 class Transport {
  public:
-  Transport(std::vector<std::vector<int>> later, std::vector<int64_t> supply, TimeLimit& limit)
+  Transport(std::vector<std::vector<int>> later, std::vector<uint64_t> supply, TimeLimit& limit)
       : later_(std::move(later)),
         left_(supply),
         right_(supply),
@@ -28,15 +28,15 @@ class Transport {
   }
 
   // nullopt: the limit was reached.
-  std::optional<int64_t> MaxFlow() {
-    int64_t flow = 0;
+  std::optional<uint64_t> MaxFlow() {
+    uint64_t flow = 0;
     while (FindLevels()) {
       if (limit_.Reached(0)) return std::nullopt;
       next_.assign(left_.size(), 0);
       next_back_.assign(left_.size(), 0);
       for (int i = 0; i < static_cast<int>(left_.size()); ++i) {
         while (left_[i] > 0) {
-          const int64_t pushed = Push(i, left_[i]);
+          const uint64_t pushed = Push(i, left_[i]);
           if (pushed == 0) break;
           left_[i] -= pushed;
           flow += pushed;
@@ -77,19 +77,19 @@ class Transport {
     return reached;
   }
 
-  int64_t Push(int left, int64_t amount) {
+  uint64_t Push(int left, uint64_t amount) {
     for (size_t& at = next_[left]; at < later_[left].size(); ++at, next_back_[left] = 0) {
       if (limit_.Reached(static_cast<int64_t>(left_.size()))) return 0;
       const int right = later_[left][at];
-      if (const int64_t pushed = std::min(amount, right_[right]); pushed > 0) {
+      if (const uint64_t pushed = std::min(amount, right_[right]); pushed > 0) {
         right_[right] -= pushed;
         from_[right][left] += pushed;
         return pushed;
       }
       for (int& back = next_back_[left]; back < static_cast<int>(left_.size()); ++back) {
-        const int64_t used = from_[right][back];
+        const uint64_t used = from_[right][back];
         if (used == 0 || level_[back] != level_[left] + 1) continue;
-        const int64_t pushed = Push(back, std::min(amount, used));
+        const uint64_t pushed = Push(back, std::min(amount, used));
         if (pushed == 0) continue;
         from_[right][back] -= pushed;
         from_[right][left] += pushed;
@@ -100,9 +100,9 @@ class Transport {
   }
 
   const std::vector<std::vector<int>> later_;
-  std::vector<int64_t> left_;
-  std::vector<int64_t> right_;
-  std::vector<std::vector<int64_t>> from_;  // from_[right][left]: what flows
+  std::vector<uint64_t> left_;
+  std::vector<uint64_t> right_;
+  std::vector<std::vector<uint64_t>> from_;  // from_[right][left]: what flows
   std::vector<int> level_;
   std::vector<size_t> next_;
   std::vector<int> next_back_;
@@ -135,7 +135,7 @@ std::optional<std::vector<std::vector<int>>> FindLater(const Problem& problem, T
 
 // Bytes of a set of buffers each of which is in every other's way: those alive at the busiest moment
 // or none, and then, the largest first, whatever still goes with all of them.
-int64_t GrowTogether(const Problem& problem, bool from_busiest, TimeLimit& limit) {
+uint64_t GrowTogether(const Problem& problem, bool from_busiest, TimeLimit& limit) {
   int64_t moment = 0;
   LiveLowerBound(problem, &moment);
   std::vector<int> order(problem.buffers.size());
@@ -148,7 +148,7 @@ int64_t GrowTogether(const Problem& problem, bool from_busiest, TimeLimit& limit
     return problem.buffers[a].size > problem.buffers[b].size;
   });
   std::vector<int> together;
-  int64_t bytes = 0;
+  uint64_t bytes = 0;
   for (int i : order) {
     if (limit.Reached(static_cast<int64_t>(together.size()))) break;
     const bool goes = std::all_of(together.begin(), together.end(),
@@ -162,19 +162,19 @@ int64_t GrowTogether(const Problem& problem, bool from_busiest, TimeLimit& limit
 
 }  // namespace
 
-int64_t LowerBound(const Problem& problem, TimeLimit& limit) {
-  const int64_t live = LiveLowerBound(problem);
+uint64_t LowerBound(const Problem& problem, TimeLimit& limit) {
+  const uint64_t live = LiveLowerBound(problem);
   if (problem.parallel.buffers() == 0) return live;
   if (problem.buffers.size() > kMaxAntichainBuffers) {
-    const int64_t grown = std::max(live, GrowTogether(problem, true, limit));
+    const uint64_t grown = std::max(live, GrowTogether(problem, true, limit));
     if (grown == SumOfSizes(problem)) return grown;
     return std::max(grown, GrowTogether(problem, false, limit));
   }
   std::optional<std::vector<std::vector<int>>> later = FindLater(problem, limit);
   if (!later.has_value()) return live;
-  std::vector<int64_t> sizes;
+  std::vector<uint64_t> sizes;
   for (const Buffer& buffer : problem.buffers) sizes.push_back(buffer.size);
-  const std::optional<int64_t> flow =
+  const std::optional<uint64_t> flow =
       Transport(*std::move(later), std::move(sizes), limit).MaxFlow();
   return flow.has_value() ? std::max(live, SumOfSizes(problem) - *flow) : live;
 }

@@ -20,7 +20,7 @@ inline constexpr int kMaxAntichainBuffers = 2048;
 // two are so ordered, by size, is what may be alive together; by Dilworth's theorem it weighs as
 // much as the lightest set of chains that covers every buffer as often as it has bytes: the sum of
 // all sizes less the largest flow from each buffer to later ones that could take over its bytes.
-int64_t LowerBound(const Problem& problem, TimeLimit& limit);
+uint64_t LowerBound(const Problem& problem, TimeLimit& limit);
 
 }  // namespace npubank
 

@@ -18,32 +18,35 @@ namespace {
 
 // A buffer that has its place.
 struct Placed {
-  int64_t begin;
-  int64_t end;
+  uint64_t begin;
+  uint64_t end;
   int64_t lower;  // of its life
   int64_t upper;
   int buffer;
 };
 
+constexpr uint64_t kNoGap = std::numeric_limits<uint64_t>::max();
+
 // The offset for buffer `number` among `placed`, which is sorted by begin.
-int64_t FindGap(const Problem& problem, int number, absl::Span<const Placed> placed, Fit fit) {
+uint64_t FindGap(const Problem& problem, int number, absl::Span<const Placed> placed, Fit fit) {
   const Buffer& buffer = problem.buffers[number];
-  int64_t top = 0;
-  int64_t best = -1;
-  int64_t best_room = std::numeric_limits<int64_t>::max();
+  uint64_t top = 0;
+  uint64_t best = kNoGap;
+  uint64_t best_room = kNoGap;
   for (const Placed& other : placed) {
     const bool alive = other.lower < buffer.upper && buffer.lower < other.upper;
     if (!alive && !problem.parallel.Contains(number, other.buffer)) continue;
-    const int64_t start = AlignUp(top, buffer.alignment);
-    const int64_t room = other.begin - start;
-    if (room >= buffer.size && room < best_room) {
+    const uint64_t start = AlignUp(top, buffer.alignment);
+    // No room where `start` lies behind the beginning.
+    if (const uint64_t room = other.begin - start;
+        start <= other.begin && room >= buffer.size && room < best_room) {
       best = start;
       best_room = room;
       if (fit == Fit::kFirst) return best;
     }
     top = std::max(top, other.end);
   }
-  return best >= 0 ? best : AlignUp(top, buffer.alignment);
+  return best != kNoGap ? best : AlignUp(top, buffer.alignment);
 }
 
 // What an order sorts by, largest first.
@@ -72,18 +75,18 @@ class SizesUntil {
   SizesUntil(const Problem& problem, int64_t Buffer::*when) {
     for (const Buffer& buffer : problem.buffers) sums_.emplace_back(buffer.*when, buffer.size);
     std::sort(sums_.begin(), sums_.end());
-    int64_t sum = 0;
+    uint64_t sum = 0;
     for (auto& [moment, size] : sums_) size = sum += size;
   }
   // Of those whose moment is at most `moment`.
-  int64_t operator()(int64_t moment) const {
+  uint64_t operator()(int64_t moment) const {
     const auto after = std::upper_bound(sums_.begin(), sums_.end(),
-                                        std::pair(moment, std::numeric_limits<int64_t>::max()));
+                                        std::pair(moment, std::numeric_limits<uint64_t>::max()));
     return after == sums_.begin() ? 0 : std::prev(after)->second;
   }
 
  private:
-  std::vector<std::pair<int64_t, int64_t>> sums_;
+  std::vector<std::pair<int64_t, uint64_t>> sums_;
 };
 
 // Bytes of each buffer and of all that must not overlap it: how hard it is to place late.
@@ -94,7 +97,7 @@ std::vector<double> Pressures(const Problem& problem) {
   for (int i = 0; i < static_cast<int>(problem.buffers.size()); ++i) {
     const Buffer& buffer = problem.buffers[i];
     // Alive together with it are all that begin before its end, but for those that end before.
-    int64_t sum = born(buffer.upper - 1) - dead(buffer.lower);
+    uint64_t sum = born(buffer.upper - 1) - dead(buffer.lower);
     problem.parallel.ForEach(i, [&](int other) {
       if (!LiveTogether(buffer, problem.buffers[other])) sum += problem.buffers[other].size;
     });
@@ -143,17 +146,17 @@ NamedLayout Quickest(const Problem& problem) {
 std::optional<Layout> PlaceInOrder(const Problem& problem, absl::Span<const int> order, Fit fit,
                                    TimeLimit& limit) {
   Layout layout;
-  layout.offsets.assign(problem.buffers.size(), -1);
+  layout.offsets.assign(problem.buffers.size(), 0);
   std::vector<Placed> placed;
   placed.reserve(order.size());
   for (int i : order) {
     if (limit.Reached(static_cast<int64_t>(placed.size()))) return std::nullopt;
     const Buffer& buffer = problem.buffers[i];
-    const int64_t begin = FindGap(problem, i, placed, fit);
-    const int64_t end = begin + buffer.size;
+    const uint64_t begin = FindGap(problem, i, placed, fit);
+    const uint64_t end = begin + buffer.size;
     const auto at =
         std::upper_bound(placed.begin(), placed.end(), begin,
-                         [](int64_t offset, const Placed& other) { return offset < other.begin; });
+                         [](uint64_t offset, const Placed& other) { return offset < other.begin; });
     placed.insert(at, {begin, end, buffer.lower, buffer.upper, i});
     layout.offsets[i] = begin;
     layout.bytes = std::max(layout.bytes, end);
@@ -173,13 +176,13 @@ Layout GreedyBySize(const Problem& problem) {
   return *PlaceInOrder(problem, order, Fit::kBest, none);
 }
 
-NamedLayout BestHeuristic(const Problem& problem, int64_t enough, int64_t* looks,
+NamedLayout BestHeuristic(const Problem& problem, uint64_t enough, int64_t* looks,
                           TimeLimit& limit) {
   const auto count = static_cast<int64_t>(problem.buffers.size());
   const int64_t most_looks = count * (count - 1) / 2;
   if (most_looks > *looks || limit.Reached(0)) return Quickest(problem);
   NamedLayout best;
-  best.layout.bytes = std::numeric_limits<int64_t>::max();
+  best.layout.bytes = std::numeric_limits<uint64_t>::max();
   const std::vector<double> pressures = Pressures(problem);
   for (const Order& order : kOrders) {
     const std::vector<int> sorted = SortedBy(problem, pressures, order.key);

@@ -21,8 +21,8 @@ enum class Fit {
 };
 
 struct Layout {
-  std::vector<int64_t> offsets;
-  int64_t bytes = 0;  // where the highest buffer ends
+  std::vector<uint64_t> offsets;
+  uint64_t bytes = 0;  // where the highest buffer ends
 };
 
 // Places `order` (each buffer once) in turn; nullopt when the limit was reached before the last.
@@ -45,7 +45,7 @@ struct NamedLayout {
 // returns the smallest, the earlier of equals. An order that could look more often than `looks` has
 // left is left out, so that planning many buffers ends soon on any machine; where an order is left
 // out or the limit cut one short, a layout that takes no time is there in the end.
-NamedLayout BestHeuristic(const Problem& problem, int64_t enough, int64_t* looks, TimeLimit& limit);
+NamedLayout BestHeuristic(const Problem& problem, uint64_t enough, int64_t* looks, TimeLimit& limit);
 
 }  // namespace npubank
 

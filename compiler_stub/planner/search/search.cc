@@ -12,13 +12,13 @@
 namespace npubank {
 namespace {
 
-constexpr int64_t kNoBlocker = std::numeric_limits<int64_t>::max();
+constexpr uint64_t kNoBlocker = std::numeric_limits<uint64_t>::max();
 constexpr int64_t kFirstRun = 10'000;  // steps with the first order of preference
 
 // One walk through the tree of decisions, in units.
 class Walk {
  public:
-  Walk(const SearchSpace& space, int64_t capacity, const SearchLimits& limits)
+  Walk(const SearchSpace& space, uint64_t capacity, const SearchLimits& limits)
       : space_(space),
         capacity_(capacity),
         limits_(limits),
@@ -44,12 +44,12 @@ class Walk {
   }
 
   int64_t steps() const { return steps_; }
-  int64_t floor(int item) const { return states_[item].floor; }
+  uint64_t floor(int item) const { return states_[item].floor; }
 
  private:
   struct State {
-    int64_t floor = 0;  // the lowest possible offset; once placed, the offset
-    int64_t reach = 0;  // while deferred: where a blocker must begin below; else 0
+    uint64_t floor = 0;  // the lowest possible offset; once placed, the offset
+    uint64_t reach = 0;  // while deferred: where a blocker must begin below; else 0
     bool placed = false;
   };
   // A section's members: first those without a place, nearly sorted by floor, then those with one,
@@ -70,11 +70,11 @@ class Walk {
   bool SolveApart(const std::vector<int>& items, int first, int end, bool* solved);
 
   bool Place(int item);
-  bool Defer(int item, int64_t reach);
+  bool Defer(int item, uint64_t reach);
   // The lowest place for a deferred item on top of a neighbour that begins below `reach`; or
   // kNoBlocker.
-  int64_t LowestOnBlocker(int item, int64_t reach) const;
-  bool RaiseFloor(int item, int64_t floor);
+  uint64_t LowestOnBlocker(int item, uint64_t reach) const;
+  bool RaiseFloor(int item, uint64_t floor);
   // Looks at the marked sections, and unmarks them.
   bool SectionsFit();
   bool PileFits(Pile* pile) const;
@@ -115,7 +115,7 @@ class Walk {
   }
 
   const SearchSpace& space_;
-  const int64_t capacity_;
+  const uint64_t capacity_;
   const SearchLimits limits_;
   std::vector<State> states_;
   std::vector<Pile> piles_;    // of each section
@@ -135,13 +135,13 @@ bool Walk::CountStep() {
   return !stopped_;
 }
 
-bool Walk::RaiseFloor(int item, int64_t floor) {
+bool Walk::RaiseFloor(int item, uint64_t floor) {
   const SearchSpace::Item& about = space_.items[item];
   floor = AlignUp(floor, about.alignment);
   if (floor <= states_[item].floor) return true;
   Remember(item);
   states_[item].floor = floor;
-  if (floor > capacity_ - about.size) return false;
+  if (about.size > capacity_ || floor > capacity_ - about.size) return false;
   for (int s = about.first_section; s < about.end_section; ++s) MarkSection(s);
   return true;
 }
@@ -151,12 +151,12 @@ bool Walk::PileFits(Pile* pile) const {
   for (size_t i = 1; i < pile->waiting; ++i) {
     // Floors change little from look to look, so insertion is the quickest way to sort.
     const int member = members[i];
-    const int64_t floor = states_[member].floor;
+    const uint64_t floor = states_[member].floor;
     size_t at = i;
     for (; at > 0 && states_[members[at - 1]].floor > floor; --at) members[at] = members[at - 1];
     members[at] = member;
   }
-  int64_t top = 0;
+  uint64_t top = 0;
   for (size_t i = 0; i < pile->waiting; ++i) {
     top = std::max(top, states_[members[i]].floor) + space_.items[members[i]].size;
   }
@@ -196,8 +196,8 @@ bool Walk::Place(int item) {
   SetPlaced(item, true);
   CountCrossing(space_.items[item], -1);
   LeavePiles(item);
-  const int64_t floor = states_[item].floor;
-  const int64_t top = floor + space_.items[item].size;
+  const uint64_t floor = states_[item].floor;
+  const uint64_t top = floor + space_.items[item].size;
   bool possible = true;
   ForEachWaiting(item, [&](int other) {
     if (states_[other].reach > floor) {
@@ -209,17 +209,17 @@ bool Walk::Place(int item) {
   return SectionsFit() && possible;
 }
 
-int64_t Walk::LowestOnBlocker(int item, int64_t reach) const {
-  int64_t lowest = kNoBlocker;
+uint64_t Walk::LowestOnBlocker(int item, uint64_t reach) const {
+  uint64_t lowest = kNoBlocker;
   ForEachWaiting(item, [&](int other) {
-    const int64_t floor = states_[other].floor;
+    const uint64_t floor = states_[other].floor;
     if (floor < reach) lowest = std::min(lowest, floor + space_.items[other].size);
   });
   return lowest;
 }
 
-bool Walk::Defer(int item, int64_t reach) {
-  const int64_t floor = LowestOnBlocker(item, reach);
+bool Walk::Defer(int item, uint64_t reach) {
+  const uint64_t floor = LowestOnBlocker(item, reach);
   if (floor == kNoBlocker) return false;
   Remember(item);
   states_[item].reach = reach;
@@ -281,7 +281,7 @@ bool Walk::Solve(const std::vector<int>& items) {
       if (!Defer(lowest, state.reach)) return false;
       continue;
     }
-    const int64_t reach = state.floor + space_.items[lowest].size;
+    const uint64_t reach = state.floor + space_.items[lowest].size;
     if (LowestOnBlocker(lowest, reach) == kNoBlocker) {
       if (!Place(lowest)) return false;
       continue;
@@ -306,7 +306,7 @@ const std::vector<Preference>& Preferences() {
 
 }  // namespace
 
-SearchResult FindLayout(const Problem& problem, int64_t capacity, const SearchLimits& limits) {
+SearchResult FindLayout(const Problem& problem, uint64_t capacity, const SearchLimits& limits) {
   SearchResult result;
   for (int64_t run = kFirstRun;; run *= 2) {
     for (const Preference& preference : Preferences()) {

@@ -55,7 +55,7 @@ enum class SearchEnd {
 
 struct SearchResult {
   SearchEnd end = SearchEnd::kSteps;
-  std::vector<int64_t> offsets;  // kFound: in bytes, one per buffer
+  std::vector<uint64_t> offsets;  // kFound: in bytes, one per buffer
   int64_t steps = 0;
 };
 
@@ -65,7 +65,7 @@ inline constexpr int kMaxSearchBuffers = 4096;
 
 // `problem` has 1 to kMaxSearchBuffers buffers; its own capacity is not looked at.
 // Memory: its square in bits, and every section's members.
-SearchResult FindLayout(const Problem& problem, int64_t capacity, const SearchLimits& limits);
+SearchResult FindLayout(const Problem& problem, uint64_t capacity, const SearchLimits& limits);
 
 }  // namespace npubank
 

@@ -32,22 +32,22 @@ std::vector<std::vector<int>> FindSections(const Problem& problem) {
   return sections;
 }
 
-std::vector<int64_t> Measured(const Problem& problem, absl::Span<const std::vector<int>> sections,
+std::vector<uint64_t> Measured(const Problem& problem, absl::Span<const std::vector<int>> sections,
                               Measure measure) {
-  std::vector<int64_t> values(problem.buffers.size(), 0);
+  std::vector<uint64_t> values(problem.buffers.size(), 0);
   for (size_t i = 0; i < values.size(); ++i) {
     const Buffer& buffer = problem.buffers[i];
-    const int64_t life = buffer.upper - buffer.lower;
+    const auto life = static_cast<uint64_t>(buffer.upper - buffer.lower);
     if (measure == Measure::kLife) values[i] = life;
     if (measure == Measure::kSize) values[i] = buffer.size;
     // Only an order is wanted: a product too large for 64 bits need not be exact.
     if (measure == Measure::kArea && __builtin_mul_overflow(buffer.size, life, &values[i])) {
-      values[i] = INT64_MAX;
+      values[i] = UINT64_MAX;
     }
   }
   if (measure != Measure::kPressure) return values;
   for (const std::vector<int>& section : sections) {
-    int64_t sum = 0;
+    uint64_t sum = 0;
     for (int i : section) sum += problem.buffers[i].size;
     for (int i : section) values[i] = std::max(values[i], sum);
   }
@@ -56,12 +56,12 @@ std::vector<int64_t> Measured(const Problem& problem, absl::Span<const std::vect
 
 std::vector<int> Sorted(const Problem& problem, absl::Span<const std::vector<int>> sections,
                         const Preference& preference) {
-  std::vector<std::vector<int64_t>> keys;
+  std::vector<std::vector<uint64_t>> keys;
   for (Measure measure : preference) keys.push_back(Measured(problem, sections, measure));
   std::vector<int> order(problem.buffers.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](int a, int b) {
-    for (const std::vector<int64_t>& key : keys) {
+    for (const std::vector<uint64_t>& key : keys) {
       if (key[a] != key[b]) return key[a] > key[b];
     }
     return a < b;
@@ -97,9 +97,9 @@ void FillSections(SearchSpace* space) {
 
 }  // namespace
 
-int64_t FindUnit(const Problem& problem) {
-  int64_t unit = 0;
-  int64_t alignment = 1;
+uint64_t FindUnit(const Problem& problem) {
+  uint64_t unit = 0;
+  uint64_t alignment = 1;
   for (const Buffer& buffer : problem.buffers) {
     unit = std::gcd(unit, buffer.size);
     alignment = std::max(alignment, buffer.alignment);
@@ -118,7 +118,7 @@ SearchSpace MakeSearchSpace(const Problem& problem, const Preference& preference
     SearchSpace::Item item;
     item.buffer = buffer;
     item.size = problem.buffers[buffer].size / space.unit;
-    item.alignment = std::max<int64_t>(1, problem.buffers[buffer].alignment / space.unit);
+    item.alignment = std::max<uint64_t>(1, problem.buffers[buffer].alignment / space.unit);
     space.items.push_back(std::move(item));
   }
   const int count = static_cast<int>(space.items.size());

@@ -22,16 +22,16 @@ using Preference = std::vector<Measure>;
 
 struct SearchSpace {
   struct Item {
-    int buffer = 0;         // its number in the problem
-    int64_t size = 0;       // in units
-    int64_t alignment = 1;  // in units
+    int buffer = 0;          // its number in the problem
+    uint64_t size = 0;       // in units
+    uint64_t alignment = 1;  // in units
     // The sections it is alive in, and those that it or a neighbour is alive in.
     int first_section = 0;
     int end_section = 0;
     int reach_first = 0;
     int reach_end = 0;
   };
-  int64_t unit = 1;         // bytes
+  uint64_t unit = 1;        // bytes
   std::vector<Item> items;  // the preferred one first
   BitMatrix neighbours;     // items that must not overlap
   // A section is a moment at which the set of live items is not part of another moment's: by
@@ -41,7 +41,7 @@ struct SearchSpace {
 
 // The largest unit in which all sizes and all alignments can be counted, at least 1. Every offset
 // of a plan in which no buffer can move down is a multiple of it, and so is the plan's size.
-int64_t FindUnit(const Problem& problem);
+uint64_t FindUnit(const Problem& problem);
 
 // `problem` is not empty.
 SearchSpace MakeSearchSpace(const Problem& problem, const Preference& preference);

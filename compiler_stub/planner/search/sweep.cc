@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
-#include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -18,29 +18,29 @@ namespace {
 class FreeGaps {
  public:
   // Takes the gap that leaves least room behind the buffer, the lowest of equals; else on top.
-  int64_t Take(int64_t size, int64_t alignment) {
-    int64_t place = -1;
-    int64_t best_room = 0;
+  uint64_t Take(uint64_t size, uint64_t alignment) {
+    std::optional<uint64_t> place;
+    uint64_t best_room = 0;
     for (auto gap = by_length_.lower_bound({size, 0}); gap != by_length_.end(); ++gap) {
       const auto [length, begin] = *gap;
-      if (place >= 0 && length - (alignment - 1) > best_room) break;  // aligned, still more room
-      const int64_t start = AlignUp(begin, alignment);
-      const int64_t room = begin + length - start;
-      if (room < size) continue;
-      if (place >= 0 && std::pair(best_room, place) <= std::pair(room, start)) continue;
+      if (place.has_value() && length > best_room + (alignment - 1)) break;  // aligned, still more
+      const uint64_t start = AlignUp(begin, alignment);
+      if (start > begin + length - size) continue;
+      const uint64_t room = begin + length - start;
+      if (place.has_value() && std::pair(best_room, *place) <= std::pair(room, start)) continue;
       place = start;
       best_room = room;
     }
-    if (place < 0) return TakeOnTop(size, alignment);
-    const auto gap = std::prev(ends_.upper_bound(place));
+    if (!place.has_value()) return TakeOnTop(size, alignment);
+    const auto gap = std::prev(ends_.upper_bound(*place));
     const auto [begin, end] = *gap;
     Erase(begin, end);
-    if (begin < place) Insert(begin, place);
-    if (place + size < end) Insert(place + size, end);
-    return place;
+    if (begin < *place) Insert(begin, *place);
+    if (*place + size < end) Insert(*place + size, end);
+    return *place;
   }
 
-  void Give(int64_t begin, int64_t end) {
+  void Give(uint64_t begin, uint64_t end) {
     const auto after = ends_.find(end);
     if (after != ends_.end()) {
       end = after->second;
@@ -60,25 +60,25 @@ class FreeGaps {
   }
 
  private:
-  int64_t TakeOnTop(int64_t size, int64_t alignment) {
-    const int64_t place = AlignUp(top_, alignment);
+  uint64_t TakeOnTop(uint64_t size, uint64_t alignment) {
+    const uint64_t place = AlignUp(top_, alignment);
     if (place > top_) Insert(top_, place);
     top_ = place + size;
     return place;
   }
 
-  void Insert(int64_t begin, int64_t end) {
+  void Insert(uint64_t begin, uint64_t end) {
     ends_[begin] = end;
     by_length_.emplace(end - begin, begin);
   }
-  void Erase(int64_t begin, int64_t end) {
+  void Erase(uint64_t begin, uint64_t end) {
     ends_.erase(begin);
     by_length_.erase({end - begin, begin});
   }
 
-  int64_t top_ = 0;                  // everything from here on is free
-  std::map<int64_t, int64_t> ends_;  // of the gaps below, by where they begin
-  std::set<std::pair<int64_t, int64_t>> by_length_;
+  uint64_t top_ = 0;                   // everything from here on is free
+  std::map<uint64_t, uint64_t> ends_;  // of the gaps below, by where they begin
+  std::set<std::pair<uint64_t, uint64_t>> by_length_;
 };
 
 }  // namespace
@@ -95,7 +95,7 @@ Layout SweepByBirth(const Problem& problem) {
   size_t dead = 0;
   for (int born : births) {
     for (; buffers[deaths[dead]].upper <= buffers[born].lower; ++dead) {
-      const int64_t begin = layout.offsets[deaths[dead]];
+      const uint64_t begin = layout.offsets[deaths[dead]];
       gaps.Give(begin, begin + buffers[deaths[dead]].size);
     }
     layout.offsets[born] = gaps.Take(buffers[born].size, buffers[born].alignment);

@@ -99,10 +99,10 @@ std::string Shown(const Json& value) {
 }
 
 absl::StatusOr<bool> IsZero(const StoredTensor& tensor, const SourceIndex& index) {
-  constexpr int64_t kMaxBytes = ModelConfig::kMaxDim * 8;  // of what is added to one row
+  constexpr uint64_t kMaxBytes = ModelConfig::kMaxDim * 8;  // of what is added to one row
   if (tensor.type.bytes() > kMaxBytes) return false;
   NPUBANK_ASSIGN_OR_RETURN(const std::shared_ptr<Source> source, index.Open(tensor.file));
-  std::vector<std::byte> bytes(static_cast<size_t>(tensor.type.bytes()));
+  std::vector<std::byte> bytes(tensor.type.bytes());
   NPUBANK_RETURN_IF_ERROR(source->Read(tensor.offset, absl::MakeSpan(bytes)));
   return std::all_of(bytes.begin(), bytes.end(),
                      [](std::byte byte) { return byte == std::byte{0}; });

@@ -31,7 +31,7 @@ ze_result_t Graph::Resolve(uint32_t index, const void* pointer, Place* place) co
   std::optional<Place> found = AddressMap::Get().Find(context_.get().get(), pointer);
   if (!found.has_value()) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   const Pins pins({*found});
-  if (found->Access(static_cast<uint64_t>(type.bytes()), Intent::kRead) == nullptr) {
+  if (found->Access(type.bytes(), Intent::kRead) == nullptr) {
     return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   }
   *place = std::move(*found);
@@ -68,7 +68,7 @@ bool Graph::Execute(const std::vector<Place>& arguments) const {
   const Pins pins(arguments);
   std::vector<uint8_t*> pointers;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    const auto bytes = static_cast<uint64_t>(function().arguments[i].type.bytes());
+    const uint64_t bytes = function().arguments[i].type.bytes();
     const Intent intent = program_.Writes(i) ? Intent::kWrite : Intent::kRead;
     pointers.push_back(arguments[i].Access(bytes, intent));
     if (pointers.back() == nullptr) return false;

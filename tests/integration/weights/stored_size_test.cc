@@ -82,7 +82,7 @@ class StoredSizeTest : public ::testing::TestWithParam<Stored> {
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
     uint64_t bytes = 0;
     for (const StoredTensor& tensor : (*checkpoint)->index()->tensors()) {
-      bytes += static_cast<uint64_t>(tensor.type.bytes());
+      bytes += tensor.type.bytes();
     }
     return bytes;
   }

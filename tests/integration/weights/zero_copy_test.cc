@@ -54,7 +54,7 @@ class ShiftedModel {
     const auto checkpoint = Checkpoint::Open(model());
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
     for (const StoredTensor& tensor : (*checkpoint)->index()->tensors()) {
-      const uint64_t size = static_cast<uint64_t>(tensor.type.bytes());
+      const uint64_t size = tensor.type.bytes();
       const auto element = static_cast<uint64_t>(BitWidth(tensor.type.element()) / 8);
       const bool fits = tensor.offset % std::max(alignment, element) == 0;
       bytes.all += size;

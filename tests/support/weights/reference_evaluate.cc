@@ -19,7 +19,7 @@ struct Whole {
   TensorType type;
   Bytes bytes;
 
-  explicit Whole(const TensorType& of) : type(of), bytes(static_cast<size_t>(of.bytes())) {}
+  explicit Whole(const TensorType& of) : type(of), bytes(of.bytes()) {}
 
   int64_t Flat(const Index& index) const {
     int64_t flat = 0;

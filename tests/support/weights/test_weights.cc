@@ -80,7 +80,7 @@ std::shared_ptr<const SourceIndex> TestWeights::Index() const {
   const TensorType type = MakeType(ElementType::kF32, {kRows, kColumns});
   for (int layer = 0; layer < layers_; ++layer) {
     const absl::Status added = index->Add(
-        {absl::StrCat("layer", layer), type, file, static_cast<uint64_t>(layer * type.bytes())});
+        {absl::StrCat("layer", layer), type, file, static_cast<uint64_t>(layer) * type.bytes()});
     if (!added.ok()) std::abort();
   }
   return index;

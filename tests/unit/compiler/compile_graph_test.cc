@@ -198,7 +198,7 @@ TEST(CompileGraph, ScratchIsKeptFromCallToCall) {
   ASSERT_GT(blob.scratch_bytes, 0u);
   for (const SubmodelValue& value : blob.values) {
     if (value.placement != Placement::kArena) continue;
-    const uint64_t end = value.offset + static_cast<uint64_t>(value.type.bytes());
+    const uint64_t end = value.offset + value.type.bytes();
     EXPECT_TRUE(end <= blob.scratch_offset ||
                 value.offset >= blob.scratch_offset + blob.scratch_bytes)
         << value.name << " lies on scratch";

@@ -45,7 +45,7 @@ class FunctionMaker {
   uint32_t Op(OpKind kind, std::vector<uint32_t> inputs, TensorType type,
               OpAttributes attributes = {}) {
     const uint64_t place = scratch_;
-    scratch_ += (static_cast<uint64_t>(type.bytes()) + 63) / 64 * 64;
+    scratch_ += (type.bytes() + 63) / 64 * 64;
     return OpAt(kind, std::move(inputs), {"", std::move(type), Storage::kScratch, place},
                 std::move(attributes));
   }

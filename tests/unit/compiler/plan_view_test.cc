@@ -32,11 +32,11 @@ TEST(PlanView, ShowsAPlanThatTheValidatorAccepts) {
       const SubmodelBlob blob = CompileModel(SmallConfig(3), 8, attention, reuse);
       const PlanView arena = ViewPlan(blob);
       EXPECT_TRUE(Validate(arena.problem, arena.offsets).ok());
-      EXPECT_EQ(static_cast<uint64_t>(arena.bytes), blob.arena_bytes);
+      EXPECT_EQ(arena.bytes, blob.arena_bytes);
       for (const SubmodelFunction& function : blob.functions) {
         const PlanView scratch = ViewPlan(function.function);
         EXPECT_TRUE(Validate(scratch.problem, scratch.offsets).ok());
-        EXPECT_EQ(static_cast<uint64_t>(scratch.bytes), function.function.scratch_bytes);
+        EXPECT_EQ(scratch.bytes, function.function.scratch_bytes);
       }
     }
   }

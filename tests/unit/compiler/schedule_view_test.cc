@@ -27,9 +27,9 @@ TEST(ScheduleView, SaysOfEitherBlobWhatBothSchedulesPlan) {
     const SubmodelBlob serial = CompileWith(attention, Schedule::kSerial);
     const SubmodelBlob parallel = CompileWith(attention, Schedule::kParallel);
     const Schedules from_serial = *ViewSchedules(serial);
-    EXPECT_EQ(from_serial.serial.bytes, static_cast<int64_t>(serial.arena_bytes));
+    EXPECT_EQ(from_serial.serial.bytes, serial.arena_bytes);
     const Schedules from_parallel = *ViewSchedules(parallel);
-    EXPECT_EQ(from_parallel.parallel.bytes, static_cast<int64_t>(parallel.arena_bytes));
+    EXPECT_EQ(from_parallel.parallel.bytes, parallel.arena_bytes);
     EXPECT_GE(from_parallel.parallel.bytes, from_parallel.serial.bytes);
     EXPECT_EQ(from_serial.serial.lower_bound, ViewPlan(serial).lower_bound);
     EXPECT_EQ(from_parallel.parallel.lower_bound, from_parallel.parallel.bytes);

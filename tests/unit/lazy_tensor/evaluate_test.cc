@@ -248,7 +248,7 @@ TEST(Evaluate, TheDeepestChainRunsInTheSmallestScratch) {
   }
   EvaluateOptions options;
   options.scratch_bytes = 1;
-  Bytes out(static_cast<size_t>(recipe->type().bytes()));
+  Bytes out(recipe->type().bytes());
   ASSERT_EQ(Evaluate(*recipe, absl::MakeSpan(out), options), absl::OkStatus());
   EXPECT_TRUE(out == ReferenceEvaluate(*recipe));
 }
@@ -264,10 +264,24 @@ TEST(Evaluate, FourBitRowsThatEndInsideAByteAreTurnedExactly) {
        {*Recipe::Permute(stored, {1, 0}),
         *Recipe::Permute(*Recipe::Slice(stored, {1, 0}, {300, 401}), {1, 0}),
         *Recipe::Slice(stored, {3, 5}, {290, 333})}) {
-    Bytes out(static_cast<size_t>(recipe->type().bytes()), std::byte{0xff});
+    Bytes out(recipe->type().bytes(), std::byte{0xff});
     ASSERT_EQ(Evaluate(*recipe, absl::MakeSpan(out), options), absl::OkStatus());
     EXPECT_TRUE(out == ReferenceEvaluate(*recipe)) << recipe->Describe();
   }
+}
+
+// Eight times the bytes in front of the range do not fit into 64 bits.
+TEST(Evaluate, ARangeFarInsideTheLargestTensorHasItsOwnElements) {
+  constexpr int64_t kHalf = int64_t{1} << 61;
+  const auto half = [](uint64_t value) {
+    return *Recipe::Splat(Type(ElementType::kU8, {kHalf}), value);
+  };
+  const RecipePtr recipe = *Recipe::Concat({half(1), half(2)}, 0);
+  Bytes out(4);
+  ASSERT_EQ(EvaluateRange(*recipe, uint64_t{kHalf} - 2, absl::MakeSpan(out), {}), absl::OkStatus());
+  EXPECT_EQ(out, (Bytes{std::byte{1}, std::byte{1}, std::byte{2}, std::byte{2}}));
+  ASSERT_EQ(EvaluateRange(*recipe, uint64_t{kHalf}, absl::MakeSpan(out), {}), absl::OkStatus());
+  EXPECT_EQ(out, Bytes(4, std::byte{2}));
 }
 
 int64_t AnonymousBytes() {
@@ -312,7 +326,7 @@ TEST(Evaluate, AGibibyteNeedsLessThan16MiBBesidesTheDestination) {
       }
       return false;
     };
-    const auto total = static_cast<uint64_t>(recipe->type().bytes());
+    const uint64_t total = recipe->type().bytes();
     for (uint64_t offset = 0; offset < total; offset += kWindow) {
       ASSERT_EQ(EvaluateRange(*recipe, offset, absl::MakeSpan(out), options), absl::OkStatus());
     }

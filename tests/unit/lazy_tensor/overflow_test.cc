@@ -38,7 +38,7 @@ RecipePtr Stored(ElementType element, int64_t row, int64_t column, float number)
 }
 
 absl::Status Check(const RecipePtr& recipe, Workers* workers = nullptr) {
-  std::vector<std::byte> out(static_cast<size_t>(recipe->type().bytes()));
+  std::vector<std::byte> out(recipe->type().bytes());
   return Evaluate(*recipe, absl::MakeSpan(out), {.workers = workers, .f16_must_hold = true});
 }
 
@@ -95,7 +95,7 @@ TEST(Overflow, WhatIsPutTogetherBeforeItIsF16IsLookedAtToo) {
 
 TEST(Overflow, WhoDoesNotAskGetsTheLargest) {
   const RecipePtr stored = *Recipe::Convert(Stored(ElementType::kBF16, 0, 0, 98304), ElementType::kF16);
-  std::vector<std::byte> out(static_cast<size_t>(stored->type().bytes()));
+  std::vector<std::byte> out(stored->type().bytes());
   ASSERT_TRUE(Evaluate(*stored, absl::MakeSpan(out), {}).ok());
   EXPECT_EQ(out[0], std::byte{0xFF});
   EXPECT_EQ(out[1], std::byte{0x7B});

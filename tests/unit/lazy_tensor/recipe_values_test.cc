@@ -27,7 +27,7 @@ RecipePtr Stored(ElementType element, const std::vector<int64_t>& dims,
 template <typename T>
 std::vector<T> Values(const absl::StatusOr<RecipePtr>& recipe) {
   EXPECT_EQ(recipe.status(), absl::OkStatus());
-  Bytes bytes(static_cast<size_t>((*recipe)->type().bytes()));
+  Bytes bytes((*recipe)->type().bytes());
   EXPECT_EQ(Evaluate(**recipe, absl::MakeSpan(bytes), {}), absl::OkStatus());
   std::vector<T> values(bytes.size() / sizeof(T));
   std::memcpy(values.data(), bytes.data(), bytes.size());

@@ -48,7 +48,7 @@ PlanGraph RandomGraph(Dice* dice, int ops) {
     op.name = absl::StrCat("op", i);
     const int first = any();
     op.inputs = {first};
-    int64_t bytes = graph.values[first].bytes;
+    uint64_t bytes = graph.values[first].bytes;
     bool external = dice->OneIn(12);
     switch (dice->To(7)) {
       case 0:
@@ -102,7 +102,7 @@ uint8_t Sum(uint8_t a, uint8_t b) { return static_cast<uint8_t>(a + b); }
 // Byte `i` of what the operation makes. Reads its inputs anew for each byte, as a kernel would: an
 // output that wrongly overlaps an input shows.
 uint8_t Compute(const PlanOp& op, const std::vector<const uint8_t*>& inputs,
-                const std::vector<int64_t>& sizes, int64_t i) {
+                const std::vector<uint64_t>& sizes, uint64_t i) {
   if (op.is_add) return Sum(inputs[0][i], inputs[1][i]);
   unsigned result = 17 + static_cast<unsigned>(op.name.back());
   for (size_t k = 0; k < inputs.size(); ++k) {
@@ -110,7 +110,7 @@ uint8_t Compute(const PlanOp& op, const std::vector<const uint8_t*>& inputs,
       result = result * 31 + inputs[k][i];
       continue;
     }
-    for (int64_t j = 0; j < sizes[k]; j += 5) result = result * 31 + inputs[k][(i + j) % sizes[k]];
+    for (uint64_t j = 0; j < sizes[k]; j += 5) result = result * 31 + inputs[k][(i + j) % sizes[k]];
   }
   return static_cast<uint8_t>(result ^ result >> 8);
 }
@@ -123,21 +123,21 @@ class Run {
     for (int v = 0; v < static_cast<int>(graph.values.size()); ++v) {
       const bool made = std::any_of(graph.ops.begin(), graph.ops.end(),
                                     [&](const PlanOp& op) { return op.outputs[0] == v; });
-      for (int64_t i = 0; !made && i < graph.values[v].bytes; ++i) {
-        place_[v][i] = static_cast<uint8_t>(i * 7 + v);
+      for (uint64_t i = 0; !made && i < graph.values[v].bytes; ++i) {
+        place_[v][i] = static_cast<uint8_t>(static_cast<int>(i) * 7 + v);
       }
     }
   }
 
   void Do(const PlanOp& op, bool accumulate) {
     std::vector<const uint8_t*> inputs;
-    std::vector<int64_t> sizes;
+    std::vector<uint64_t> sizes;
     for (int input : op.inputs) {
       inputs.push_back(place_[input]);
       sizes.push_back(graph_.values[input].bytes);
     }
     uint8_t* const out = place_[op.outputs[0]];
-    for (int64_t i = 0; i < graph_.values[op.outputs[0]].bytes; ++i) {
+    for (uint64_t i = 0; i < graph_.values[op.outputs[0]].bytes; ++i) {
       const uint8_t made = Compute(op, inputs, sizes, i);
       out[i] = accumulate ? Sum(out[i], made) : made;
     }
@@ -188,9 +188,9 @@ std::vector<int> RandomTopologicalOrder(const PlanGraph& graph, Dice* dice) {
 // Views may begin anywhere; every other place is aligned.
 void ExpectAligned(const PlanGraph& graph, const GraphPlan& plan) {
   for (const PlanOp& op : graph.ops) {
-    const std::optional<int64_t> place = plan.PlaceOf(op.outputs[0]);
+    const std::optional<uint64_t> place = plan.PlaceOf(op.outputs[0]);
     if (op.is_view || !place.has_value()) continue;
-    ASSERT_EQ(*place % graph.alignment, 0) << graph.values[op.outputs[0]].name;
+    ASSERT_EQ(*place % graph.alignment, 0u) << graph.values[op.outputs[0]].name;
   }
 }
 
@@ -202,7 +202,7 @@ void RunPlanned(const PlanGraph& graph, const GraphPlan& plan, const std::vector
   std::vector<Bytes> outside(graph.values.size());
   std::vector<uint8_t*> place;
   for (int v = 0; v < static_cast<int>(graph.values.size()); ++v) {
-    if (const std::optional<int64_t> offset = plan.PlaceOf(v); offset.has_value()) {
+    if (const std::optional<uint64_t> offset = plan.PlaceOf(v); offset.has_value()) {
       ASSERT_LE(*offset + graph.values[v].bytes, plan.plan.bytes);
       place.push_back(arena.data() + *offset);
       continue;

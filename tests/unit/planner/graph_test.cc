@@ -60,8 +60,8 @@ TEST(PlanGraph, RefusesSizesThatDoNotFit) {
   graph.values[1].bytes = std::numeric_limits<int64_t>::max() / 2;
   graph.values[2].bytes = std::numeric_limits<int64_t>::max() / 2;
   ExpectRefused(graph, "with value 'z'");
-  graph.values[1].bytes = -1;
-  ExpectRefused(graph, "'y' has -1 bytes");
+  graph.values[1].bytes = std::numeric_limits<uint64_t>::max();
+  ExpectRefused(graph, "with value 'y'");
 }
 
 TEST(PlanGraph, RefusesNumbersThatNameNothing) {
@@ -83,8 +83,8 @@ TEST(PlanGraph, RefusesViewsAndAddsOfTheWrongShape) {
   graph.ops[0].is_view = true;
   graph.ops[0].view_offset = 1;
   ExpectRefused(graph, "views 64 bytes from 1 of 'x', which has 64");
-  graph.ops[0].view_offset = -1;
-  ExpectRefused(graph, "views 64 bytes from -1");
+  graph.ops[0].view_offset = std::numeric_limits<uint64_t>::max();
+  ExpectRefused(graph, "views 64 bytes from 18446744073709551615");
   graph = Chain();
   graph.ops[1].is_add = true;
   ExpectRefused(graph, "is an add and needs two inputs");
@@ -103,6 +103,9 @@ TEST(GraphJson, SaysWhatIsWrong) {
   refused("{}", "needs an object 'tensors'");
   refused(R"({"tensors": {"a": {}}, "ops": []})", "tensor 'a' needs a 'size'");
   refused(R"({"tensors": {"a": 1}, "ops": []})", "tensor 'a' needs a 'size'");
+  refused(R"({"tensors": {"a": {"size": -1}}, "ops": []})", "tensor 'a' needs a 'size'");
+  refused(R"({"align": -64, "tensors": {}, "ops": []})", "'align' is not a number of bytes");
+  refused(R"({"align": "64", "tensors": {}, "ops": []})", "'align' is not a number of bytes");
   refused(R"({"tensors": {}, "ops": [1]})", "operation '#0': is not an object");
   refused(R"({"tensors": {}, "ops": [{"name": "n", "kind": "k", "inputs": ["a"]}]})",
           "operation 'n': names 'a', which is no tensor");

@@ -32,8 +32,8 @@ Problem RandomLives(int buffers, unsigned seed) {
     problem.buffers.push_back({.id = {},
                                .lower = lower,
                                .upper = pick(lower + 1, buffers + 1),
-                               .size = 64 * pick(1, 1000),
-                               .alignment = int64_t{1} << pick(0, 6)});
+                               .size = 64 * static_cast<uint64_t>(pick(1, 1000)),
+                               .alignment = uint64_t{1} << pick(0, 6)});
   }
   return problem;
 }
@@ -95,7 +95,7 @@ TEST(Limits, AHundredThousandRandomLivesArePlanned) {
 TEST(Limits, AHundredThousandLivesApartArePlanned) {
   Problem problem;
   for (int64_t i = 0; i < 100'000; ++i) {
-    problem.buffers.push_back({.id = {}, .lower = i, .upper = i + 1, .size = i});
+    problem.buffers.push_back({.id = {}, .lower = i, .upper = i + 1, .size = static_cast<uint64_t>(i)});
   }
   const auto plan = PlanMemory(problem, {});
   ASSERT_TRUE(plan.ok()) << plan.status();

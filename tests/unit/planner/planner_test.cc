@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -31,8 +32,8 @@ Problem RandomProblem(std::mt19937* random, int buffers, int64_t moments, bool p
     problem.buffers.push_back({.id = absl::StrCat("b", i),
                                .lower = lower,
                                .upper = pick(lower + 1, moments),
-                               .size = pick(0, 9),
-                               .alignment = int64_t{1} << pick(0, 2)});
+                               .size = static_cast<uint64_t>(pick(0, 9)),
+                               .alignment = uint64_t{1} << pick(0, 2)});
   }
   if (parallel) problem.parallel = ParallelPairs(buffers);
   for (int i = 0; parallel && i < buffers; ++i) {
@@ -43,26 +44,26 @@ Problem RandomProblem(std::mt19937* random, int buffers, int64_t moments, bool p
   return problem;
 }
 
-int64_t Bound(const Problem& problem) {
+uint64_t Bound(const Problem& problem) {
   TimeLimit none(absl::InfiniteDuration(), nullptr);
   return LowerBound(problem, none);
 }
 
 // The smallest plan, by placing the buffers in every order, each as low as the ones before let it
 // lie: in the order of its offsets, any smallest plan pushed down is one of these.
-int64_t SmallestByAllOrders(const Problem& problem) {
+uint64_t SmallestByAllOrders(const Problem& problem) {
   std::vector<int> order(problem.buffers.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-  int64_t smallest = std::numeric_limits<int64_t>::max();
+  uint64_t smallest = std::numeric_limits<uint64_t>::max();
   do {
-    std::vector<int64_t> offsets(order.size(), -1);
-    int64_t bytes = 0;
+    std::vector<std::optional<uint64_t>> offsets(order.size());
+    uint64_t bytes = 0;
     for (int i : order) {
       const Buffer& buffer = problem.buffers[i];
-      int64_t offset = 0;
+      uint64_t offset = 0;
       for (int other : order) {
-        if (offsets[other] < 0 || buffer.size == 0 || !Conflict(problem, i, other)) continue;
-        offset = std::max(offset, offsets[other] + problem.buffers[other].size);
+        if (!offsets[other].has_value() || buffer.size == 0 || !Conflict(problem, i, other)) continue;
+        offset = std::max(offset, *offsets[other] + problem.buffers[other].size);
       }
       offset = (offset + buffer.alignment - 1) / buffer.alignment * buffer.alignment;
       offsets[i] = offset;

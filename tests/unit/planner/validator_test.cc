@@ -18,7 +18,7 @@ Problem TwoBuffers() {
   return problem;
 }
 
-std::string WhyNot(const Problem& problem, const std::vector<int64_t>& offsets) {
+std::string WhyNot(const Problem& problem, const std::vector<uint64_t>& offsets) {
   const absl::Status status = Validate(problem, offsets);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   return std::string(status.message());
@@ -57,8 +57,7 @@ TEST(Validator, KeepsParallelBuffersApart) {
   }
 }
 
-TEST(Validator, RefusesAnOffsetBelowZeroOrMisaligned) {
-  EXPECT_THAT(WhyNot(TwoBuffers(), {0, -1}), HasSubstr("'b' has no place"));
+TEST(Validator, RefusesAMisalignedOffset) {
   Problem problem = TwoBuffers();
   problem.buffers[1].alignment = 64;
   EXPECT_THAT(WhyNot(problem, {0, 100}), HasSubstr("'b' at 100 is not aligned to 64"));
@@ -72,6 +71,10 @@ TEST(Validator, RefusesABufferBeyondTheCapacity) {
   problem.capacity = 149;
   EXPECT_THAT(WhyNot(problem, {0, 100}), HasSubstr("'b' of 50 bytes at 100 ends beyond"));
   WhyNot(TwoBuffers(), {0, std::numeric_limits<int64_t>::max()});
+  WhyNot(TwoBuffers(), {0, std::numeric_limits<uint64_t>::max()});  // the end wraps
+  problem.capacity = std::numeric_limits<uint64_t>::max();
+  WhyNot(problem, {0, std::numeric_limits<uint64_t>::max() - 49});
+  EXPECT_TRUE(Validate(problem, {0, std::numeric_limits<uint64_t>::max() - 50}).ok());
 }
 
 TEST(Validator, LetsEmptyBuffersLieAnywhere) {
@@ -91,12 +94,12 @@ TEST(Validator, RefusesProblemsAndOffsetsThatMakeNoSense) {
   };
   refused([](Problem* p) { p->buffers[1].upper = 3; }, "'b' lives in [3, 3)");
   refused([](Problem* p) { p->buffers[0].lower = -1; }, "'a' lives in [-1, 4)");
-  refused([](Problem* p) { p->buffers[0].size = -1; }, "'a' has size -1");
+  refused([](Problem* p) { p->buffers[0].size = std::numeric_limits<uint64_t>::max(); },
+          "with buffer 'a'");
   refused([](Problem* p) { p->buffers[0].alignment = 3; }, "'a' has alignment 3");
   refused([](Problem* p) { p->buffers[0].alignment = 0; }, "'a' has alignment 0");
   refused([](Problem* p) { p->buffers[1].size = std::numeric_limits<int64_t>::max() - 100; },
           "pass 2^63");
-  refused([](Problem* p) { p->capacity = -1; }, "capacity -1");
   refused([](Problem* p) { p->parallel = ParallelPairs(3); },
           "parallel pairs of 3 buffers, where there are 2");
   refused([](Problem* p) { p->parallel = ParallelPairs((1 << 15) + 1); },

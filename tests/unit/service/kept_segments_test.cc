@@ -348,7 +348,7 @@ TEST(KeptIndexTest, IsReadAsItWasWrittenAndCutOrChangedIsAnErrorOrAnotherIndex) 
       if (!read.ok()) continue;
       for (const KeptIndex::Tensor& tensor : read->tensors) {
         ASSERT_LT(tensor.segment, read->segments.size());
-        EXPECT_LE(tensor.offset + static_cast<uint64_t>(tensor.tensor.type.bytes()),
+        EXPECT_LE(tensor.offset + tensor.tensor.type.bytes(),
                   read->segments[tensor.segment].bytes);
       }
     }
