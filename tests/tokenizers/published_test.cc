@@ -1,6 +1,7 @@
 // Published vocabularies against independent implementations, over what tests/tokenizers/compare has written.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -4,8 +4,10 @@
 #include <bit>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "npubank/tests/support/program.h"
 #include "npubank/tests/support/repetitions.h"
 #include "npubank/tests/support/temporary_folder.h"

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 namespace npubank {

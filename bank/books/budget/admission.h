@@ -33,6 +33,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "npubank/lazy_tensor/base/mutex.h"
 

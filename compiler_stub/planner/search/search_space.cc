@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "absl/types/span.h"
 #include "npubank/compiler_stub/planner/search/conflicts.h"

@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

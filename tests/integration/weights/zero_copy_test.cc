@@ -2,6 +2,7 @@
 // addresses from nothing to a page.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>

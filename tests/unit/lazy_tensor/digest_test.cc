@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "absl/status/status.h"
 #include "npubank/lazy_tensor/element_type.h"
 #include "npubank/lazy_tensor/shape.h"
 

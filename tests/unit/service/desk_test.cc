@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/recipe/recipe_codec.h"
 #include "npubank/tests/unit/service/service_fixture.h"
 

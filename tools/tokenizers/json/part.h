@@ -9,6 +9,7 @@
 #ifndef NPUBANK_TOOLS_TOKENIZERS_JSON_PART_H_
 #define NPUBANK_TOOLS_TOKENIZERS_JSON_PART_H_
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "npubank/lazy_tensor/base/align.h"
 #include "npubank/runtime/memory/strategies/placed.h"
 #include "npubank/runtime/memory/strategies/shared_tiles.h"
