@@ -128,9 +128,12 @@ class SilentFileSystem {
           Say(request.unique, answer);
           break;
         }
-        case FUSE_OPEN:
-          Say(request.unique, fuse_open_out{.fh = 1, .open_flags = 0, .padding = 0});
+        case FUSE_OPEN: {
+          fuse_open_out answer = {};  // its last field has another name in each kernel's header
+          answer.fh = 1;
+          Say(request.unique, answer);
           break;
+        }
         case FUSE_FLUSH: {
           const fuse_out_header done = {sizeof(fuse_out_header), -ENOSYS, request.unique};
           EXPECT_EQ(write(device_.get(), &done, sizeof(done)), sizeof(done));
