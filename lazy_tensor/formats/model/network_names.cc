@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -29,13 +30,17 @@ size_t NumberLength(absl::string_view text) {
 
 // Whether the pattern matches all of the text; the first '#' of it into `number`. Patterns are ours: few and
 // short, with hardly a '*'.
-bool Matches(absl::string_view pattern, absl::string_view text, absl::string_view* number) {
+bool Matches(absl::string_view pattern, absl::string_view text, absl::string_view architecture,
+             absl::string_view* number) {
   while (!pattern.empty() && pattern[0] != '*') {
     size_t length = 1;
     if (pattern[0] == '#') {
       length = NumberLength(text);
       if (length == 0) return false;
       if (number->empty()) *number = text.substr(0, length);
+    } else if (pattern[0] == '@') {
+      if (!absl::StartsWith(text, architecture)) return false;
+      length = architecture.size();
     } else if (text.empty() || text[0] != pattern[0]) {
       return false;
     }
@@ -45,16 +50,11 @@ bool Matches(absl::string_view pattern, absl::string_view text, absl::string_vie
   if (pattern.empty()) return text.empty();
   for (size_t skipped = 0; skipped <= text.size(); ++skipped) {
     absl::string_view inner = *number;
-    if (!Matches(pattern.substr(1), text.substr(skipped), &inner)) continue;
+    if (!Matches(pattern.substr(1), text.substr(skipped), architecture, &inner)) continue;
     *number = inner;
     return true;
   }
   return false;
-}
-
-// The pattern with the architecture for its '@'.
-std::string Pattern(absl::string_view pattern, absl::string_view architecture) {
-  return absl::StrReplaceAll(pattern, {{"@", architecture}});
 }
 
 // Null when no list has the name.
@@ -63,7 +63,7 @@ const KnownName* Find(const NameLists& lists, absl::string_view name, absl::stri
   for (const absl::Span<const KnownName> list : lists) {
     for (const KnownName& known : list) {
       *number = {};
-      if (Matches(Pattern(known.pattern, architecture), name, number)) return &known;
+      if (Matches(known.pattern, name, architecture, number)) return &known;
     }
   }
   return nullptr;
@@ -75,7 +75,8 @@ const TensorName* FindUsed(const NetworkNames& network, Naming naming, absl::str
   for (const absl::Span<const TensorName> list : network.used) {
     for (const TensorName& tensor : list) {
       *number = {};
-      if (Matches(naming == Naming::kHub ? tensor.hub : tensor.gguf, name, number)) return &tensor;
+      const char* const pattern = naming == Naming::kHub ? tensor.hub : tensor.gguf;
+      if (Matches(pattern, name, /*architecture=*/"", number)) return &tensor;
     }
   }
   return nullptr;

@@ -53,8 +53,7 @@ using NameLists = std::vector<absl::Span<const KnownName>>;
 
 struct NetworkNames {
   const char* network = "";  // model_type of config.json
-  const char* architecture =
-      "";                     // general.architecture of GGUF; empty where its files say another's
+  const char* architecture = "";  // general.architecture of GGUF; empty where its files say another's
   bool window = false;        // "sliding_window" is how many positions each one sees; null: all
   int64_t window_unsaid = 0;  // of a config without that key; 0: all
   bool long_rope = false;     // rope scaling "longrope", within the original context
