@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "npubank/compiler_stub/blob/function_check.h"
-#include "npubank/compiler_stub/partition/live_ranges.h"
+#include "npubank/compiler_stub/blob/live_ranges.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {

@@ -8,8 +8,8 @@
 //
 // A room is a memory of its own: the arena, the scratch area, an argument. What is held never
 // overlaps. Cost: O(log n) each. Threads: none of its own.
-#ifndef NPUBANK_COMPILER_STUB_PARTITION_LIVE_RANGES_H_
-#define NPUBANK_COMPILER_STUB_PARTITION_LIVE_RANGES_H_
+#ifndef NPUBANK_COMPILER_STUB_BLOB_LIVE_RANGES_H_
+#define NPUBANK_COMPILER_STUB_BLOB_LIVE_RANGES_H_
 
 #include <cstdint>
 #include <iterator>
@@ -63,4 +63,4 @@ class LiveRanges {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_COMPILER_STUB_PARTITION_LIVE_RANGES_H_
+#endif  // NPUBANK_COMPILER_STUB_BLOB_LIVE_RANGES_H_
