@@ -87,7 +87,7 @@ absl::StatusOr<CompiledSubmodel> ReadCompiledSubmodel(absl::string_view blob,
   NPUBANK_ASSIGN_OR_RETURN(SubmodelBlob read, ReadSubmodelBlob(blob));
   const std::string name = read.name;
   absl::StatusOr<CompiledSubmodel> made = Describe(std::move(read), std::move(index));
-  if (!made.ok()) return Annotate(made.status(), absl::StrCat("submodel ", name));
+  if (!made.ok()) return Annotate(made.status(), absl::StrCat("submodel '", name, "'"));
   return made;
 }
 

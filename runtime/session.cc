@@ -39,20 +39,20 @@ absl::Status CheckTalk(const CompiledSubmodel& submodel) {
     });
     if (!fits)
       return absl::InvalidArgumentError(
-          absl::StrCat("submodel ", submodel.description.name, ": value ", value.name, " (",
+          absl::StrCat("submodel '", submodel.description.name, "': value '", value.name, "' (",
                        value.type.ToString(), ") is not one that a session provides"));
     ++known;
   }
   if (known == std::size(talks)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("submodel ", submodel.description.name,
-                                                 " does not take tokens and span and give logits"));
+  return absl::InvalidArgumentError(absl::StrCat("submodel '", submodel.description.name,
+                                                 "' does not take tokens and span and give logits"));
 }
 
 absl::Status CheckTogether(const CompiledSubmodel& first, const CompiledSubmodel& other) {
   if (first.context == other.context && first.vocabulary == other.vocabulary)
     return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("submodel ", other.description.name, " has a context of ", other.context,
+      absl::StrCat("submodel '", other.description.name, "' has a context of ", other.context,
                    " and a vocabulary of ", other.vocabulary, ", the others ", first.context,
                    " and ", first.vocabulary, ": compile them for the same model and context"));
 }

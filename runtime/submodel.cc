@@ -16,7 +16,7 @@ absl::StatusOr<Submodel> Submodel::Load(std::shared_ptr<Bank> bank, SubmodelDesc
   Submodel submodel;
   submodel.bank_ = std::move(bank);
   submodel.description_ = std::move(description);
-  const std::string what = absl::StrCat("submodel ", submodel.name());
+  const std::string what = submodel.Title();
   NPUBANK_RETURN_IF_ERROR(Annotate(submodel.description_.Check(), what));
   const RecipeList* recipes = submodel.description_.recipes.get();
   submodel.owner_ = submodel.bank_->AddOwner(
@@ -50,7 +50,7 @@ uint64_t Submodel::closures() const {
 
 absl::Status Submodel::MakeFunctions(std::shared_ptr<level_zero::Device> device) {
   if (!functions_.empty()) return absl::OkStatus();
-  const std::string what = absl::StrCat("submodel ", name());
+  const std::string what = Title();
   std::vector<DriverFunction> functions;
   for (const SubmodelDescription::Function& function : description_.functions) {
     absl::StatusOr<DriverFunction> made =
@@ -80,7 +80,7 @@ absl::StatusOr<std::vector<Lease>> Submodel::LeasesAmong(
   for (size_t i = 0; i < weights_.size(); ++i) {
     const auto found = by_uid.find(weights_[i].uid.value);
     const std::string what =
-        absl::StrCat("submodel ", name(), ": weight ", description_.weights[i]);
+        absl::StrCat(Title(), ": weight '", description_.weights[i], "'");
     if (found == by_uid.end())
       return absl::FailedPreconditionError(
           absl::StrCat(what, " is not among the leases: load its owner"));
@@ -104,14 +104,14 @@ absl::Status Submodel::Record(std::shared_ptr<level_zero::Device> device,
                               level_zero::CommandQueue& queue, const Places& places) {
   if (leases_.size() != weights_.size())
     return absl::FailedPreconditionError(
-        absl::StrCat("submodel ", name(), ": pin its weights before recording its calls"));
+        absl::StrCat(Title(), ": pin its weights before recording its calls"));
   list_.reset();
   NPUBANK_RETURN_IF_ERROR(MakeFunctions(std::move(device)));
-  NPUBANK_RETURN_IF_ERROR(Annotate(InitializeFunctions(queue), absl::StrCat("submodel ", name())));
+  NPUBANK_RETURN_IF_ERROR(Annotate(InitializeFunctions(queue), Title()));
   NPUBANK_ASSIGN_OR_RETURN(level_zero::CommandList list, level_zero::CommandList::Create(queue));
   for (const SubmodelDescription::Call& call : description_.calls)
     NPUBANK_RETURN_IF_ERROR(Annotate(RecordCall(call, places, list),
-                                     absl::StrCat("submodel ", name(), ", call ", call.name)));
+                                     absl::StrCat(Title(), ", call '", call.name, "'")));
   NPUBANK_RETURN_IF_ERROR(list.Close());
   list_.emplace(std::move(list));
   return absl::OkStatus();
@@ -139,7 +139,7 @@ absl::Status Submodel::RecordCall(const SubmodelDescription::Call& call, const P
   for (uint32_t i = 0; i < call.arguments.size(); ++i) {
     NPUBANK_ASSIGN_OR_RETURN(void* address, Resolve(call.arguments[i], places));
     NPUBANK_RETURN_IF_ERROR(
-        Annotate(graph.SetArgument(i, address), absl::StrCat("argument ", call.arguments[i].name)));
+        Annotate(graph.SetArgument(i, address), absl::StrCat("argument '", call.arguments[i].name, "'")));
   }
   NPUBANK_RETURN_IF_ERROR(list.AppendGraph(graph.handle()));
   return list.AppendBarrier();
@@ -161,9 +161,9 @@ absl::StatusOr<void*> Submodel::Resolve(const SubmodelDescription::Argument& arg
 absl::Status Submodel::Run(level_zero::CommandQueue& queue) {
   if (!list_)
     return absl::FailedPreconditionError(
-        absl::StrCat("submodel ", name(), ": record its calls before running them"));
-  NPUBANK_RETURN_IF_ERROR(Annotate(queue.Submit(*list_), absl::StrCat("submodel ", name())));
-  return Annotate(list_->Wait(), absl::StrCat("submodel ", name()));
+        absl::StrCat(Title(), ": record its calls before running them"));
+  NPUBANK_RETURN_IF_ERROR(Annotate(queue.Submit(*list_), Title()));
+  return Annotate(list_->Wait(), Title());
 }
 
 }  // namespace npubank

@@ -34,6 +34,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "npubank/bank/bank.h"
@@ -60,6 +61,8 @@ class Submodel {
 
   const SubmodelDescription& description() const { return description_; }
   const std::string& name() const { return description_.name; }
+  // "submodel 'prefill'": how messages about it begin.
+  std::string Title() const { return absl::StrCat("submodel '", name(), "'"); }
   const Owner& owner() const { return owner_; }
   struct Weight {
     Uid uid;

@@ -18,7 +18,7 @@ constexpr uint64_t kMostStateBytes = uint64_t{1} << 46;  // more than any device
 std::string ModelOf(absl::Span<const SubmodelDescription> descriptions) {
   for (const SubmodelDescription& description : descriptions)
     if (description.recipes != nullptr && description.recipes->index() != nullptr)
-      return absl::StrCat("model ", description.recipes->index()->listing());
+      return absl::StrCat("model '", description.recipes->index()->listing(), "'");
   return "submodels without weights";
 }
 
@@ -63,11 +63,11 @@ absl::Status SubmodelGroup::AddState(const Value& value) {
     const uint64_t bytes = value.type.bytes();
     if (bytes > kMostStateBytes - state_bytes_)
       return absl::InvalidArgumentError(
-          absl::StrCat("state ", value.name, " of ", bytes, " bytes makes the states larger than ",
+          absl::StrCat("state '", value.name, "' of ", bytes, " bytes makes the states larger than ",
                        kMostStateBytes, " bytes: the submodel is damaged"));
     state_bytes_ += AlignUp(bytes, npu_->memory()->traits().argument_alignment);
   } else if (at->second.type != value.type) {
-    return absl::InvalidArgumentError(absl::StrCat("state ", value.name, " is ",
+    return absl::InvalidArgumentError(absl::StrCat("state '", value.name, "' is ",
                                                    value.type.ToString(), " in one submodel and ",
                                                    at->second.type.ToString(), " in another"));
   }
@@ -87,7 +87,7 @@ absl::Status SubmodelGroup::MakeFunctions() {
     for (const Value& value : submodel.description().values)
       if (value.offset % alignment != 0)
         return absl::InvalidArgumentError(absl::StrCat(
-            "submodel ", submodel.name(), ": value ", value.name, " lies at offset ", value.offset,
+            submodel.Title(), ": value '", value.name, "' lies at offset ", value.offset,
             " of the arena, but the device wants addresses at multiples of ", alignment));
   }
   return absl::OkStatus();
@@ -183,9 +183,9 @@ absl::Status SubmodelGroup::SetStates(const std::map<std::string, std::string>& 
   for (const auto& [name, content] : bytes) {
     const auto state = states_.find(name);
     if (state == states_.end())
-      return absl::InvalidArgumentError(absl::StrCat("there is no state ", name));
+      return absl::InvalidArgumentError(absl::StrCat("there is no state '", name, "'"));
     if (content.size() != state->second.type.bytes())
-      return absl::InvalidArgumentError(absl::StrCat("state ", name, " is ",
+      return absl::InvalidArgumentError(absl::StrCat("state '", name, "' is ",
                                                      state->second.type.ToString(), ", not ",
                                                      content.size(), " bytes"));
   }
@@ -208,7 +208,7 @@ absl::Status SubmodelGroup::SetStates(const std::map<std::string, std::string>& 
 
 absl::StatusOr<std::string> SubmodelGroup::ReadState(const std::string& name) const {
   const auto state = states_.find(name);
-  if (state == states_.end()) return absl::NotFoundError(absl::StrCat("there is no state ", name));
+  if (state == states_.end()) return absl::NotFoundError(absl::StrCat("there is no state '", name, "'"));
   if (!state_memory_)
     return absl::FailedPreconditionError("prepare the submodels before reading their states");
   std::string bytes(state->second.type.bytes(), '\0');

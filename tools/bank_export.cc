@@ -41,7 +41,7 @@ absl::Status Run(int argc, char** argv) {
   const auto format = WeightFormatFromName(name);
   if (!format) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--weights ", name, " is none of auto, keep, packed, f32, f16, bf16"));
+        absl::StrCat("--weights '", name, "' is none of auto, keep, packed, f32, f16, bf16"));
   }
   ExportOptions options{
       .model = absl::GetFlag(FLAGS_model), .out = absl::GetFlag(FLAGS_out), .weights = *format};

@@ -83,7 +83,7 @@ class DraftSource final : public Source {
     return file_->ReadAt(offset, out);
   }
   absl::StatusOr<absl::Span<const std::byte>> View(uint64_t, uint64_t) const override {
-    return absl::FailedPreconditionError(absl::StrCat(name(), " is read, not mapped"));
+    return absl::FailedPreconditionError(absl::StrCat("'", name(), "' is read, not mapped"));
   }
   void Release(uint64_t, uint64_t) const override {}
 

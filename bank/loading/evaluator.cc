@@ -75,8 +75,8 @@ absl::StatusOr<std::shared_ptr<DeviceAllocation>> Evaluator::Import(const Recipe
   }
   if (!Aligned(recipe.type(), constant->offset)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        name, ", ", recipe.type().ToString(), ", lies at byte ", constant->offset, " of ",
-        constant->hold->source().name(), ", which is no place for an argument of this device"));
+        "'", name, "', ", recipe.type().ToString(), ", lies at byte ", constant->offset, " of '",
+        constant->hold->source().name(), "', which is no place for an argument of this device"));
   }
   return device_->Import(constant->hold->shared_source(), constant->offset, recipe.type().bytes(),
                          name);

@@ -63,13 +63,13 @@ absl::StatusOr<RecipePtr> Recipe::Make(RecipeOp op, std::vector<RecipePtr> input
 absl::StatusOr<RecipePtr> Recipe::Constant(std::shared_ptr<Source> source, uint64_t offset,
                                            TensorType type, std::string name) {
   if (source == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("constant ", name, " without a source"));
+    return absl::InvalidArgumentError(absl::StrCat("constant '", name, "' without a source"));
   }
   const uint64_t bytes = type.bytes();
   if (offset > source->size() || bytes > source->size() - offset) {
-    return absl::InvalidArgumentError(absl::StrCat("constant ", name, " ", type.ToString(),
+    return absl::InvalidArgumentError(absl::StrCat("constant '", name, "' ", type.ToString(),
                                                    " at byte ", offset, " lies beyond the ",
-                                                   source->size(), " bytes of ", source->name()));
+                                                   source->size(), " bytes of '", source->name(), "'"));
   }
   auto hold = std::make_shared<const SourceHold>(std::move(source), bytes);
   return Make(ConstantOp{std::move(hold), offset, std::move(name)}, {}, std::move(type));

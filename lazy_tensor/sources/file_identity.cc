@@ -87,7 +87,7 @@ absl::StatusOr<FileIdentity> FileIdentity::Of(const FileDescriptor& file, const 
   struct stat found;
   if (fstat(file.get(), &found) != 0) return SystemError(errno, "cannot stat", path);
   if (!S_ISREG(found.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is not a regular file"));
+    return absl::InvalidArgumentError(absl::StrCat("'", path, "' is not a regular file"));
   }
   FileIdentity made;
   made.facts = FileFacts::Of(found);

@@ -45,7 +45,7 @@ class FileSource final : public Source {
     NPUBANK_RETURN_IF_ERROR(CheckRange(name(), offset, length, size()));
     if (access_ != FileAccess::kMap) {
       return absl::FailedPreconditionError(
-          absl::StrCat(name(), " was opened to be read, not mapped"));
+          absl::StrCat("'", name(), "' was opened to be read, not mapped"));
     }
     NPUBANK_RETURN_IF_ERROR(CheckUnchanged());
     if (length == 0) return absl::Span<const std::byte>();
@@ -80,7 +80,7 @@ class FileSource final : public Source {
 
  private:
   absl::Status Changed(absl::string_view how) const {
-    return absl::DataLossError(absl::StrCat(name(), " changed since it was opened (", how,
+    return absl::DataLossError(absl::StrCat("'", name(), "' changed since it was opened (", how,
                                             "); open the checkpoint again"));
   }
 

@@ -9,7 +9,7 @@ namespace npubank::level_zero {
 namespace {
 
 absl::Status Named(const absl::Status& status, absl::string_view name, uint64_t bytes) {
-  return Annotate(status, absl::StrCat(name, " (", bytes, " bytes)"));
+  return Annotate(status, absl::StrCat("'", name, "' (", bytes, " bytes)"));
 }
 
 }  // namespace

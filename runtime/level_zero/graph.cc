@@ -34,7 +34,7 @@ absl::StatusOr<Graph> Graph::Create(std::shared_ptr<Device> device, absl::string
     return graph;
   }
   graph.handle_ = nullptr;
-  const std::string what = absl::StrCat("function ", name);
+  const std::string what = absl::StrCat("function '", name, "'");
   const absl::Status status = ZeStatus(result, "pfnCreate");
   if (absl::IsResourceExhausted(status)) return Annotate(status, what);
   return Annotate(status, absl::StrCat(what, ": ", owner.name(), " does not take the blob of ",
@@ -50,9 +50,9 @@ absl::StatusOr<std::vector<GraphArgument>> Graph::Arguments() const {
   GraphProperties properties;
   NPUBANK_RETURN_IF_ERROR(Annotate(
       ZeStatus(device_->graphs()->pfnGetProperties(handle_, &properties), "pfnGetProperties"),
-      absl::StrCat("function ", name_)));
+      absl::StrCat("function '", name_, "'")));
   if (properties.numGraphArgs > kMostArguments)
-    return absl::InternalError(absl::StrCat("function ", name_, ": the driver says it has ",
+    return absl::InternalError(absl::StrCat("function '", name_, "': the driver says it has ",
                                             properties.numGraphArgs, " arguments, more than ",
                                             kMostArguments));
   std::vector<GraphArgument> arguments;
@@ -79,7 +79,7 @@ absl::StatusOr<GraphArgument> Graph::Argument(uint32_t index) const {
     result = graphs.pfnGetArgumentProperties2(handle_, index, &second);
   if (result == ZE_RESULT_ERROR_UNSUPPORTED_FEATURE)
     result = graphs.pfnGetArgumentProperties(handle_, index, told);
-  const std::string what = absl::StrCat("function ", name_, " argument ", index);
+  const std::string what = absl::StrCat("function '", name_, "', argument ", index);
   NPUBANK_RETURN_IF_ERROR(Annotate(ZeStatus(result, "pfnGetArgumentProperties"), what));
   if (told->type > kGraphArgumentOutput || (ranked && third.rank > kGraphArgumentMaxDims))
     return absl::InternalError(absl::StrCat(what, ": the driver says it is of kind ", told->type,
@@ -103,18 +103,18 @@ absl::StatusOr<bool> Graph::Initialize() {
   if (device_->graph_version() >= GraphVersion(1, 8) && graphs.pfnGetProperties2)
     NPUBANK_RETURN_IF_ERROR(
         Annotate(ZeStatus(graphs.pfnGetProperties2(handle_, &properties), "pfnGetProperties2"),
-                 absl::StrCat("function ", name_)));
+                 absl::StrCat("function '", name_, "'")));
   if ((properties.initStageRequired & kGraphStageInitialize) && graphs.pfnGraphInitialize)
     NPUBANK_RETURN_IF_ERROR(
         Annotate(ZeStatus(graphs.pfnGraphInitialize(handle_), "pfnGraphInitialize"),
-                 absl::StrCat("function ", name_)));
+                 absl::StrCat("function '", name_, "'")));
   return (properties.initStageRequired & kGraphStageCommandList) &&
          graphs.pfnAppendGraphInitialize != nullptr;
 }
 
 absl::Status Graph::SetArgument(uint32_t index, const void* address) {
   const ze_result_t result = device_->graphs()->pfnSetArgumentValue(handle_, index, address);
-  std::string what = absl::StrCat("function ", name_, " argument ", index);
+  std::string what = absl::StrCat("function '", name_, "', argument ", index);
   if (result == ZE_RESULT_ERROR_INVALID_ARGUMENT) {
     // A driver does not say what it minds. What it cannot be asked for, and may want more of, is this.
     const auto at = reinterpret_cast<uintptr_t>(address);

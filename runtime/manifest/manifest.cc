@@ -151,7 +151,7 @@ class ManifestReader {
     NPUBANK_RETURN_IF_ERROR(fields.status());
     if (index_ == nullptr)
       return absl::InvalidArgumentError(absl::StrCat(
-          fields.file(), ": there is no model: say \"model\", or give one beside the manifest"));
+          fields.file(), ": there is no model: say 'model', or give one beside the manifest"));
     NPUBANK_ASSIGN_OR_RETURN(const LazyTensor tensor,
                              TensorOfWords(*words, *index_, fields.file()));
     NPUBANK_ASSIGN_OR_RETURN(tensors_.emplace_back(), tensor.MakeRecipe());

@@ -97,7 +97,7 @@ struct Imports::Table {
       if (std::exchange(said, true)) return;
     }
     notice(
-        absl::StrCat("what cannot be imported is copied, as ", source.name(), ": ", why.message()));
+        absl::StrCat("what cannot be imported is copied, as '", source.name(), "': ", why.message()));
   }
   void Remove(Entries::iterator entry) {
     MutexLock lock(mutex);
@@ -229,7 +229,7 @@ absl::StatusOr<std::shared_ptr<const Imports::Region>> Imports::Acquire(
         absl::StrCat(source->name(), ": a buffer shares its pages with others"));
   if (!source->mappable())
     return absl::FailedPreconditionError(
-        absl::StrCat(source->name(), " was opened to be read, not mapped"));
+        absl::StrCat("'", source->name(), "' was opened to be read, not mapped"));
   NPUBANK_RETURN_IF_ERROR(source->CheckUnchanged());
   const std::string name = source->name();
   absl::StatusOr<Table::Found> found = table_->FindOrBegin(source->identity(), offset, bytes);

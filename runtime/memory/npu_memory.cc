@@ -265,10 +265,10 @@ std::string NpuMemory::name() const {
 absl::StatusOr<std::unique_ptr<DeviceAllocation>> NpuMemory::Allocate(uint64_t bytes,
                                                                       absl::string_view name) {
   if (bytes == 0)
-    return absl::InvalidArgumentError(absl::StrCat(name, ": an allocation of zero bytes"));
+    return absl::InvalidArgumentError(absl::StrCat("allocating 0 bytes for '", name, "'"));
   if (bytes > Strategy::kMostBytes)
     return absl::ResourceExhaustedError(
-        absl::StrCat(name, ": no device has room for ", bytes, " bytes"));
+        absl::StrCat("no device has room for '", name, "': ", bytes, " bytes"));
   absl::StatusOr<std::unique_ptr<Block>> block = core_->strategy->Allocate(bytes, name);
   if (absl::IsResourceExhausted(block.status()) && core_->MakeRoom() > 0)
     block = core_->strategy->Allocate(bytes, name);
@@ -280,15 +280,15 @@ absl::StatusOr<std::unique_ptr<DeviceAllocation>> NpuMemory::Import(std::shared_
                                                                     uint64_t offset, uint64_t bytes,
                                                                     absl::string_view name) {
   if (bytes == 0)
-    return absl::InvalidArgumentError(absl::StrCat(name, ": an import of zero bytes"));
+    return absl::InvalidArgumentError(absl::StrCat("importing 0 bytes for '", name, "'"));
   if (!core_->imports) return absl::UnimplementedError("files are not imported here");
   NPUBANK_RETURN_IF_ERROR(CheckRange(name, offset, bytes, source->size()));
   if (offset % core_->alignment != 0)
     return absl::FailedPreconditionError(
-        absl::StrCat(name, " lies at byte ", offset, " of ", source->name(),
-                     ": the device needs a multiple of ", core_->alignment));
+        absl::StrCat("'", name, "' lies at byte ", offset, " of '", source->name(),
+                     "': the device needs a multiple of ", core_->alignment));
   auto region = core_->imports->Acquire(std::move(source), offset, bytes);
-  if (!region.ok()) return Annotate(region.status(), name);
+  if (!region.ok()) return Annotate(region.status(), absl::StrCat("'", name, "'"));
   core_->imports->WillNeed({(*region)->AddressOf(offset), bytes});
   return std::make_unique<ImportedAllocation>(core_, *std::move(region), offset, bytes);
 }

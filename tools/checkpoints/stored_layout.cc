@@ -149,7 +149,7 @@ class Layout {
     const auto length = static_cast<int64_t>(kernels::BlockLength(*tensor->blocks));
     if (logical.dims[1] % length == 0) return;
     status_.Update(absl::InvalidArgumentError(
-        absl::StrCat(tensor->name, " has rows of ", logical.dims[1], ", which are not whole blocks of ",
+        absl::StrCat("'", tensor->name, "' has rows of ", logical.dims[1], ", which are not whole blocks of ",
                      kernels::BlockFormatName(*tensor->blocks))));
   }
 

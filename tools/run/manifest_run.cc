@@ -53,7 +53,7 @@ absl::Status CheckNames(const ManifestRunOptions& options, const Names& names) {
   for (const std::string& name : names.inputs)
     if (options.inputs.count(name) == 0)
       return absl::InvalidArgumentError(
-          absl::StrCat("input ", name, " needs a file: --input ", name, "=FILE"));
+          absl::StrCat("input '", name, "' needs a file: --input ", name, "=FILE"));
   return absl::OkStatus();
 }
 

@@ -141,7 +141,7 @@ absl::Status ClientLink::OpenBatch(const SourceIndex& index, absl::Span<const ui
     NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<Source> source, index.Open(file));
     if (source->descriptor() < 0) {
       return absl::FailedPreconditionError(
-          absl::StrCat(source->name(), " is no file whose descriptor could be shown"));
+          absl::StrCat("'", source->name(), "' is no file whose descriptor could be shown"));
     }
     request.names.push_back(source->name().substr(0, kMostNameBytes));
     descriptors.push_back(source->descriptor());
@@ -158,7 +158,7 @@ absl::Status ClientLink::OpenBatch(const SourceIndex& index, absl::Span<const ui
     const SourcesOpened::Source& theirs = opened->sources[i];
     if (theirs.identity != file.identity || theirs.samples != file.samples) {
       return absl::FailedPreconditionError(
-          absl::StrCat(file.name, " is another file for the daemon than for this process"));
+          absl::StrCat("'", file.name, "' is another file for the daemon than for this process"));
     }
     sources_.emplace(file.identity, theirs.number);
   }

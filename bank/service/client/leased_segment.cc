@@ -52,7 +52,7 @@ absl::Status LeasedSegment::Read(uint64_t offset, absl::Span<std::byte> out) con
 }
 
 absl::StatusOr<absl::Span<const std::byte>> LeasedSegment::View(uint64_t, uint64_t) const {
-  return absl::FailedPreconditionError(absl::StrCat(name(), " is imported, or read, not mapped"));
+  return absl::FailedPreconditionError(absl::StrCat("'", name(), "' is imported, or read, not mapped"));
 }
 
 }  // namespace npubank::service

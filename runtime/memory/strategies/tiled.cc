@@ -106,7 +106,7 @@ absl::StatusOr<std::unique_ptr<Block>> Tiled::Allocate(uint64_t bytes, absl::str
     status = mappings.status();
   }
   GiveBack(claim);
-  return Annotate(status, absl::StrCat(name, " (", bytes, " bytes)"));
+  return Annotate(status, absl::StrCat("'", name, "' (", bytes, " bytes)"));
 }
 
 absl::Status Tiled::ClaimMemory(Claim* claim) {

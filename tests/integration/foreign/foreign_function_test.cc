@@ -167,7 +167,7 @@ TEST_F(ForeignFunctionTest, PlacesInTheArenaMustLieAsTheDeviceWantsAddresses) {
   auto group = SubmodelGroup::Register(*npu, *bank, {*submodel}, "");
   ASSERT_TRUE(group.ok()) << group.status();
   EXPECT_THAT(std::string((*group)->MakeFunctions().message()),
-              HasSubstr("submodel layers: value h1 lies at offset 64 of the arena"));
+              HasSubstr("submodel 'layers': value 'h1' lies at offset 64 of the arena"));
 }
 
 TEST_F(ForeignFunctionTest, ABlobThatIsCutOffIsRefusedByName) {
@@ -175,8 +175,8 @@ TEST_F(ForeignFunctionTest, ABlobThatIsCutOffIsRefusedByName) {
     submodel_.RewriteBlob(submodel_.blob().substr(0, bytes));
     const absl::Status status = Load(submodel_.path()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bytes << ": " << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("submodel layers"));
-    EXPECT_THAT(std::string(status.message()), HasSubstr("function layer"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("submodel 'layers'"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("function 'layer'"));
   }
   submodel_.RewriteBlob(submodel_.blob());
   EXPECT_TRUE(Load(submodel_.path()).ok());
@@ -205,9 +205,9 @@ TEST_F(ForeignFunctionTest, EveryStageOfInitialisationIsDoneBeforeTheFirstExecut
 
 TEST_F(ForeignFunctionTest, WhatADriverSaysOfArgumentsIsBoundedToo) {
   const std::pair<const char*, const char*> kLies[] = {
-      {"many", "function layer: the driver says it has 4294967295 arguments"},
-      {"rank", "function layer argument 0: the driver says"},
-      {"kind", "function layer argument 0: the driver says it is of kind 9"},
+      {"many", "function 'layer': the driver says it has 4294967295 arguments"},
+      {"rank", "function 'layer', argument 0: the driver says"},
+      {"kind", "function 'layer', argument 0: the driver says it is of kind 9"},
       {"precision", "argument 'x': is precision 99 [1,16] as the driver says, not F32[1,16]"},
       {"name", "argument 'x': is 'nnnnnn"}};
   for (const auto& [lie, words] : kLies) {
@@ -269,9 +269,9 @@ TEST_F(ForeignStateTest, StaysFromRunToRunAndBeginsAsItIsSet) {
 TEST_F(ForeignStateTest, IsRefusedByNameWhereItDoesNotFit) {
   auto group = Load(path_);
   ASSERT_TRUE(group.ok()) << group.status();
-  EXPECT_THAT(std::string((*group)->SetStates({{"sum", ""}}).message()), HasSubstr("no state sum"));
+  EXPECT_THAT(std::string((*group)->SetStates({{"sum", ""}}).message()), HasSubstr("no state 'sum'"));
   EXPECT_THAT(std::string((*group)->SetStates({{"total", "12345"}}).message()),
-              HasSubstr("state total is F32[1,4], not 5 bytes"));
+              HasSubstr("state 'total' is F32[1,4], not 5 bytes"));
   EXPECT_EQ((*group)->ReadState("sum").status().code(), absl::StatusCode::kNotFound);
 }
 
@@ -292,7 +292,7 @@ TEST_F(ForeignStateTest, IsOneForTheSubmodelsOfAGroupAndMustAgree) {
   second.values[1].type = second.values[0].type = TensorType();
   EXPECT_THAT(
       std::string(SubmodelGroup::Register(npu_, bank_, {*first, second}, "").status().message()),
-      HasSubstr("state total is F32[] in one submodel and F32[1,4] in another"));
+      HasSubstr("state 'total' is F32[] in one submodel and F32[1,4] in another"));
 }
 
 // For every N the N-th call fails, once or with all behind it: a Status, or all is well, and the same thing tried again

@@ -53,7 +53,7 @@ TEST_F(ForeignProgramsTest, WhatBankRunIsNotGivenOrDoesNotKnowItSays) {
     return BankRun(more);
   };
   folder_.Write("short.f32", "1234");
-  ExpectOneClearLine(with({}), "input x needs a file: --input x=FILE");
+  ExpectOneClearLine(with({}), "input 'x' needs a file: --input x=FILE");
   ExpectOneClearLine(with({"--input", "x"}), "--input 'x' is not NAME=FILE");
   ExpectOneClearLine(with({"--input", "z=" + File("short.f32")}), "no submodel has such an input");
   ExpectOneClearLine(with({"--output", "z=" + File("z")}), "no submodel has such an output");

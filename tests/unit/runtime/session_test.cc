@@ -135,7 +135,7 @@ TEST_F(SessionTest, StatesThatNoDeviceHoldsAreRefused) {
   }
   const auto group = SubmodelGroup::Register(place_.npu, place_.bank, {submodel}, "");
   EXPECT_EQ(group.status().code(), absl::StatusCode::kInvalidArgument) << group.status();
-  EXPECT_NE(group.status().message().find("state state0 of 2305843009213693952 bytes"),
+  EXPECT_NE(group.status().message().find("state 'state0' of 2305843009213693952 bytes"),
             absl::string_view::npos)
       << group.status();
 }

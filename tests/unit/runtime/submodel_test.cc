@@ -54,7 +54,7 @@ TEST_F(SubmodelTest, WhereOneOfSeveralLacksALeaseNoneOfThemKeepsAny) {
     const std::vector<Lease> leases = place_.bank->Load(submodels[0].owner()).value();
     const absl::Status status = Submodel::Pin(absl::MakeSpan(submodels), leases);
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("submodel second: weight "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("submodel 'second': weight '"));
   }
   EXPECT_EQ(LeasedBytes(submodels[0]), 0u);
   {
