@@ -4,17 +4,14 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
-#include <vector>
 
 #include "npubank/lazy_tensor/formats/gguf.h"
 #include "npubank/lazy_tensor/formats/model/gguf_model.h"
 #include "npubank/lazy_tensor/formats/model/network_names.h"
-#include "npubank/lazy_tensor/sources/source.h"
+#include "npubank/tests/fuzz/fuzzed_source.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto* begin = reinterpret_cast<const std::byte*>(data);
-  const std::shared_ptr<npubank::Source> source =
-      npubank::Source::FromBuffer(std::vector<std::byte>(begin, begin + size), "fuzz");
+  const std::shared_ptr<npubank::Source> source = npubank::FuzzedSource(data, size);
   const auto file = npubank::ReadGguf(*source);
   if (!file.ok()) return 0;
   uint64_t end = 0;

@@ -3,15 +3,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
-#include <vector>
 
 #include "npubank/lazy_tensor/formats/safetensors.h"
-#include "npubank/lazy_tensor/sources/source.h"
+#include "npubank/tests/fuzz/fuzzed_source.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto* begin = reinterpret_cast<const std::byte*>(data);
-  const std::shared_ptr<npubank::Source> source =
-      npubank::Source::FromBuffer(std::vector<std::byte>(begin, begin + size), "fuzz");
+  const std::shared_ptr<npubank::Source> source = npubank::FuzzedSource(data, size);
   const auto entries = npubank::ReadSafetensors(*source);
   if (!entries.ok()) return 0;
   uint64_t end = 8;

@@ -2,18 +2,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "npubank/lazy_tensor/formats/gguf.h"
-#include "npubank/lazy_tensor/sources/source.h"
-#include "npubank/tests/fuzz/hostile_tokenizer.h"
+#include "npubank/tests/fuzz/fuzzed_source.h"
+#include "npubank/tests/fuzz/tokenizers/hostile_tokenizer.h"
 #include "npubank/tools/tokenizers/gguf/gguf_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto* begin = reinterpret_cast<const std::byte*>(data);
-  const std::shared_ptr<npubank::Source> source =
-      npubank::Source::FromBuffer(std::vector<std::byte>(begin, begin + size), "fuzz");
+  const std::shared_ptr<npubank::Source> source = npubank::FuzzedSource(data, size);
   const auto file = npubank::ReadGguf(*source);
   if (!file.ok()) return 0;
   const auto tokenizer = npubank::GgufTokenizer(*file, "fuzz");

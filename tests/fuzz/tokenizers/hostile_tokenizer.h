@@ -1,6 +1,6 @@
 // What must hold of any tokenizer that was accepted, whatever its file says.
-#ifndef NPUBANK_TESTS_FUZZ_HOSTILE_TOKENIZER_H_
-#define NPUBANK_TESTS_FUZZ_HOSTILE_TOKENIZER_H_
+#ifndef NPUBANK_TESTS_FUZZ_TOKENIZERS_HOSTILE_TOKENIZER_H_
+#define NPUBANK_TESTS_FUZZ_TOKENIZERS_HOSTILE_TOKENIZER_H_
 
 #include <cstdint>
 #include <cstdlib>
@@ -33,4 +33,4 @@ inline void UseHostileTokenizer(const Tokenizer& tokenizer, absl::string_view in
 
 }  // namespace npubank
 
-#endif  // NPUBANK_TESTS_FUZZ_HOSTILE_TOKENIZER_H_
+#endif  // NPUBANK_TESTS_FUZZ_TOKENIZERS_HOSTILE_TOKENIZER_H_

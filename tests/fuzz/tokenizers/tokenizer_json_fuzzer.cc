@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
-#include "npubank/tests/fuzz/hostile_tokenizer.h"
+#include "npubank/tests/fuzz/tokenizers/hostile_tokenizer.h"
 #include "npubank/tools/tokenizers/json/json_tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

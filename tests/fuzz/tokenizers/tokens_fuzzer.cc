@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
-#include "npubank/tests/fuzz/hostile_tokenizer.h"
+#include "npubank/tests/fuzz/tokenizers/hostile_tokenizer.h"
 #include "npubank/tools/tokenizers/scored_tokenizer.h"
 #include "npubank/tools/tokenizers/vocabulary.h"
 
