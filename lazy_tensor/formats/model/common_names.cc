@@ -3,10 +3,7 @@
 namespace npubank {
 namespace {
 
-constexpr KnownName::Kind kUsed = KnownName::Kind::kUsed;
-constexpr KnownName::Kind kHarmless = KnownName::Kind::kHarmless;
-constexpr KnownName::Kind kAdds = KnownName::Kind::kAdds;
-constexpr KnownName::Kind kRefused = KnownName::Kind::kRefused;
+using enum KnownName::Kind;
 
 constexpr char kBiases[] = "layers with biases are not supported in this network";
 constexpr char kWindow[] =

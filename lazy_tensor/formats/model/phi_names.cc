@@ -5,9 +5,7 @@
 namespace npubank {
 namespace {
 
-constexpr KnownName::Kind kUsed = KnownName::Kind::kUsed;
-constexpr KnownName::Kind kHarmless = KnownName::Kind::kHarmless;
-constexpr KnownName::Kind kRefused = KnownName::Kind::kRefused;
+using enum KnownName::Kind;
 
 constexpr KnownName kConfig[] = {
     {"sliding_window", kUsed},

@@ -5,8 +5,7 @@
 namespace npubank {
 namespace {
 
-constexpr KnownName::Kind kHarmless = KnownName::Kind::kHarmless;
-constexpr KnownName::Kind kRefused = KnownName::Kind::kRefused;
+using enum KnownName::Kind;
 
 constexpr char kSomeLayers[] = "a sliding window in some layers is not supported";
 

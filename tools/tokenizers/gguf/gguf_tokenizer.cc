@@ -22,9 +22,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr KnownName::Kind kUsed = KnownName::Kind::kUsed;
-constexpr KnownName::Kind kHarmless = KnownName::Kind::kHarmless;
-constexpr KnownName::Kind kRefused = KnownName::Kind::kRefused;
+using enum KnownName::Kind;
 
 constexpr KnownName kBothModels[] = {
     {"tokenizer.ggml.model", kUsed},
