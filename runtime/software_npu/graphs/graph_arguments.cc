@@ -106,6 +106,18 @@ void Describe(const FunctionArgument& argument, level_zero::GraphArgumentPropert
   properties->deviceLayout = 0;
 }
 
+// What the second and third entry tell beside that.
+template <class Properties>
+ze_result_t FindAndDescribe(level_zero::GraphHandle handle, uint32_t index, Properties* properties,
+                            FunctionArgument* argument) {
+  const ze_result_t result = FindArgument(handle, index, properties, argument);
+  if (result != ZE_RESULT_SUCCESS) return result;
+  Describe(*argument, &properties->first);
+  properties->quantizationScale = 1;
+  properties->quantizationZero = 0;
+  return ZE_RESULT_SUCCESS;
+}
+
 }  // namespace
 
 ze_result_t GraphGetArgumentProperties(level_zero::GraphHandle handle, uint32_t index,
@@ -119,22 +131,14 @@ ze_result_t GraphGetArgumentProperties(level_zero::GraphHandle handle, uint32_t 
 ze_result_t GraphGetArgumentProperties2(level_zero::GraphHandle handle, uint32_t index,
                                         level_zero::GraphArgumentProperties2* properties) {
   FunctionArgument argument;
-  const ze_result_t result = FindArgument(handle, index, properties, &argument);
-  if (result != ZE_RESULT_SUCCESS) return result;
-  Describe(argument, &properties->first);
-  properties->quantizationScale = 1;
-  properties->quantizationZero = 0;
-  return ZE_RESULT_SUCCESS;
+  return FindAndDescribe(handle, index, properties, &argument);
 }
 
 ze_result_t GraphGetArgumentProperties3(level_zero::GraphHandle handle, uint32_t index,
                                         level_zero::GraphArgumentProperties3* properties) {
   FunctionArgument argument;
-  const ze_result_t result = FindArgument(handle, index, properties, &argument);
+  const ze_result_t result = FindAndDescribe(handle, index, properties, &argument);
   if (result != ZE_RESULT_SUCCESS) return result;
-  Describe(argument, &properties->first);
-  properties->quantizationScale = 1;
-  properties->quantizationZero = 0;
   properties->rank = static_cast<uint32_t>(argument.type.shape().rank());
   SetName(properties->friendlyName, argument.name);
   SetName(properties->tensorNames[0], argument.name);

@@ -46,21 +46,28 @@ HWY_INLINE void Spread(const float (&numbers)[Rows][16], size_t at, hn::Vec<Part
   for (int r = 0; r < Rows; ++r) spread[r] = hn::Set(PartFloats(), numbers[r][at]);
 }
 
+// Of blocks that begin with their scale d: the scale, what each number is less by (Less times d), and the numbers.
+template <int Less, int Rows>
+HWY_INLINE void BehindScale(const uint8_t* const (&blocks)[Rows], hn::Vec<PartFloats> (&scales)[Rows],
+                            hn::Vec<PartFloats> (&offsets)[Rows], const uint8_t* (&numbers)[Rows]) {
+  const PartFloats d;
+  for (int r = 0; r < Rows; ++r) {
+    const float scale = HalfAt(blocks[r]);
+    scales[r] = hn::Set(d, scale);
+    offsets[r] = Less == 0 ? hn::Zero(d) : hn::Set(d, -Less * scale);
+    numbers[r] = blocks[r] + 2;
+  }
+}
+
 // What one block of each of Rows rows adds to their sums.
 struct Q4_0Block {
   static constexpr int64_t kLength = 32, kBytes = 18;
   template <int Rows>
   static HWY_INLINE void Add(const float* HWY_RESTRICT x, const uint8_t* const (&blocks)[Rows],
                              hn::Vec<PartFloats> (&sums)[Rows]) {
-    const PartFloats d;
     hn::Vec<PartFloats> scales[Rows], offsets[Rows];
     const uint8_t* from[Rows];
-    for (int r = 0; r < Rows; ++r) {
-      const float scale = HalfAt(blocks[r]);
-      scales[r] = hn::Set(d, scale);
-      offsets[r] = hn::Set(d, -8 * scale);
-      from[r] = blocks[r] + 2;
-    }
+    BehindScale<8>(blocks, scales, offsets, from);
     AddRun<AsNibbles<false>>(x, from, 16, scales, offsets, sums);
     AddRun<AsNibbles<true>>(x + 16, from, 16, scales, offsets, sums);
   }
@@ -71,14 +78,9 @@ struct Q8_0Block {
   template <int Rows>
   static HWY_INLINE void Add(const float* HWY_RESTRICT x, const uint8_t* const (&blocks)[Rows],
                              hn::Vec<PartFloats> (&sums)[Rows]) {
-    const PartFloats d;
     hn::Vec<PartFloats> scales[Rows], offsets[Rows];
     const uint8_t* from[Rows];
-    for (int r = 0; r < Rows; ++r) {
-      scales[r] = hn::Set(d, HalfAt(blocks[r]));
-      offsets[r] = hn::Zero(d);
-      from[r] = blocks[r] + 2;
-    }
+    BehindScale<0>(blocks, scales, offsets, from);
     AddRun<AsI8>(x, from, kLength, scales, offsets, sums);
   }
 };
