@@ -172,8 +172,8 @@ void RegisterAll() {
 
 int main(int argc, char** argv) {
   npubank::GuardStandardStreams();
-  npubank::RegisterAll();
   benchmark::Initialize(&argc, argv);
+  npubank::RegisterAll();
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;

@@ -118,8 +118,12 @@ TEST_F(ProgramsTest, HelpShowsEveryOptionInItsGroupWithExamples) {
       {"bank-run", {"--model PATH", "--prompt-ids IDS", "--save-blobs DIR", "(default: auto)"}},
       {"bank-inspect", {"--sort KEY", "--svg FILE", "bank-inspect leaks", "bank-inspect diff"}},
       {"make-checkpoint", {"--kv-heads N", "--dtype TYPE", "(default: 32000)"}},
+      {"bank-export", {"--out", "--weights"}},
+      {"npubankd", {"--socket PATH", "--set-budget"}},
+      {"npubank-keeper", {"--socket PATH", "-- npubankd"}},
       {"load-benchmark", {"--small"}},
-      {"memory-benchmark", {"trace.txt"}}};
+      {"memory-benchmark", {"trace.txt"}},
+      {"plan_benchmark", {"plan_benchmark"}}};
   for (const auto& [program, parts] : programs) {
     for (const char* spelling : {"--help", "-h"}) {
       const ProgramResult result = RunProgram({NPUBANK_BIN "/" + program, spelling});
