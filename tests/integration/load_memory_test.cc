@@ -18,6 +18,7 @@
 #include "npubank/runtime/memory/strategies/placed.h"
 #include "npubank/runtime/memory/strategies/tiled.h"
 #include "npubank/runtime/memory/upload.h"
+#include "npubank/tests/integration/generated_ids.h"
 #include "npubank/tests/support/driver_statistics.h"
 #include "npubank/tests/support/npu_switches.h"
 #include "npubank/tests/support/test_model.h"
@@ -52,31 +53,20 @@ std::unique_ptr<ModelRun> LoadModel(const BankPlace& place, const TestModel& mod
   return *std::move(run);
 }
 
-// The ids of a prompt that needs both submodels, and of what follows it.
-std::vector<int32_t> Generate(ModelRun& run) {
-  const absl::Status status = run.Generate({1, 5, 9, 2, 7, 3}, 3, [](absl::string_view) {});
-  EXPECT_TRUE(status.ok()) << status;
-  return run.speech().ids;
-}
-
 std::vector<int32_t> IdsOnCommittedMemory(const TestModel& model, WeightFormat weights) {
   const BankPlace place = OpenPlace(MemoryStrategy::kCommitted);
-  return Generate(*LoadModel(place, model, weights));
+  return GeneratedIds(*LoadModel(place, model, weights));
 }
 
 // 83 MB as BF16.
-CheckpointShape LargeShape() {
-  CheckpointShape shape;
-  shape.padded = true;
-  shape.layers = 8;
-  shape.hidden = 512;
-  shape.heads = 8;
-  shape.kv_heads = 4;
-  shape.intermediate = 1536;
-  shape.vocab = 16000;
-  shape.context = 64;
-  return shape;
-}
+constexpr CheckpointShape kLargeShape = {.layers = 8,
+                                         .hidden = 512,
+                                         .heads = 8,
+                                         .kv_heads = 4,
+                                         .intermediate = 1536,
+                                         .vocab = 16000,
+                                         .context = 64,
+                                         .padded = true};
 
 class ZeroCopyTest : public ::testing::Test {
  protected:
@@ -84,7 +74,7 @@ class ZeroCopyTest : public ::testing::Test {
 };
 
 TEST_F(ZeroCopyTest, ACheckpointThatIsKeptAsItIsIsNeitherCopiedNorHeld) {
-  const TestModel model(LargeShape());
+  const TestModel model(kLargeShape);
   const std::vector<int32_t> ids = IdsOnCommittedMemory(model, WeightFormat::kKeep);
   BankPlace place = OpenPlace(MemoryStrategy::kImported);
   const auto& software = *place.device->software();
@@ -99,7 +89,7 @@ TEST_F(ZeroCopyTest, ACheckpointThatIsKeptAsItIsIsNeitherCopiedNorHeld) {
   EXPECT_EQ(DriverStatistics(software).live_bytes, 0u);
   EXPECT_EQ(DriverStatistics(software).live_imports, 1u) << "the file, once";
   EXPECT_EQ(LiveSourceBytes(), 0u);
-  EXPECT_EQ(Generate(*run), ids);
+  EXPECT_EQ(GeneratedIds(*run), ids);
   const TestModel other;
   auto second = LoadModel(place, other, WeightFormat::kKeep);
   EXPECT_EQ(DriverStatistics(software).live_imports, 2u) << "one for each file";
@@ -143,7 +133,7 @@ TEST_F(CacheImportTest, AWarmLoadImportsWhatAnEarlierOneComputed) {
   EXPECT_EQ(DriverStatistics(software).live_imports, 1u) << "the cache, and no checkpoint";
   EXPECT_EQ(DriverStatistics(software).copied_bytes, copied);
   EXPECT_EQ(LiveSourceBytes(), 0u);
-  EXPECT_EQ(Generate(*run), ids_);
+  EXPECT_EQ(GeneratedIds(*run), ids_);
   run.reset();
   place = BankPlace();
   ExpectNothingLeft(software, "after the warm load");
@@ -164,23 +154,21 @@ TEST_F(CacheImportTest, APayloadThatChangedIsEvaluatedAgainAndNotImported) {
   EXPECT_EQ(totals.transformations, 1u);
   EXPECT_EQ(totals.cache_hits, totals.unique_tensors - 1);
   EXPECT_GT(totals.device_bytes, 0u);
-  EXPECT_EQ(Generate(*run), ids_);
+  EXPECT_EQ(GeneratedIds(*run), ids_);
 }
 
 // The order of a load holds the peak at max(W + window, W + A).
 class LoadPeakTest : public ::testing::TestWithParam<std::tuple<MemoryStrategy, bool, bool>> {
  protected:
   static CheckpointShape Shape() {
-    CheckpointShape shape;
-    shape.layers = 4;
-    shape.hidden = 256;
-    shape.heads = 4;
-    shape.kv_heads = 2;
-    shape.intermediate = 768;
-    shape.vocab = 4000;
-    shape.context = 64;
-    if (packed()) shape.format = CheckpointFormat::kAwq;
-    return shape;
+    return {.layers = 4,
+            .hidden = 256,
+            .heads = 4,
+            .kv_heads = 2,
+            .intermediate = 768,
+            .vocab = 4000,
+            .context = 64,
+            .format = packed() ? CheckpointFormat::kAwq : CheckpointFormat::kSafetensors};
   }
   static MemoryStrategy strategy() { return std::get<0>(GetParam()); }
   static bool host_access() { return std::get<1>(GetParam()); }
@@ -222,7 +210,7 @@ TEST_P(LoadPeakTest, IsWeightsAndTheLargerOfWindowAndActivationsAndLittleMore) {
   // What the host talks through: tokens, span and logits.
   const uint64_t host = DriverStatistics(software).live_bytes - place.memory->Usage().held_bytes;
   EXPECT_LT(host, uint64_t{64} << 10);
-  Generate(*run);
+  GeneratedIds(*run);
   const uint64_t formula = weights + std::max(Window(), activations + host);
   const uint64_t peak = DriverStatistics(software).peak_bytes;
   std::cout << "peak " << peak << ", max(W + window, W + A) " << formula << std::endl;

@@ -15,15 +15,13 @@
 namespace npubank {
 
 inline CheckpointShape TinyShape() {
-  CheckpointShape shape;
-  shape.layers = 3;
-  shape.hidden = 64;
-  shape.heads = 4;
-  shape.kv_heads = 2;
-  shape.intermediate = 96;
-  shape.vocab = 128;
-  shape.context = 64;
-  return shape;
+  return {.layers = 3,
+          .hidden = 64,
+          .heads = 4,
+          .kv_heads = 2,
+          .intermediate = 96,
+          .vocab = 128,
+          .context = 64};
 }
 
 // The same with its data on cache lines, so that a device which wants arguments there imports all of it.

@@ -271,15 +271,8 @@ class Comparison {
 };
 
 CheckpointShape Shape() {
-  CheckpointShape shape;
-  if (!absl::GetFlag(FLAGS_small)) {
-    shape.layers = 22;
-    shape.hidden = 2048;
-    shape.heads = 32;
-    shape.kv_heads = 4;
-    shape.intermediate = 5632;
-  }
-  return shape;
+  if (absl::GetFlag(FLAGS_small)) return {};
+  return {.layers = 22, .hidden = 2048, .heads = 32, .kv_heads = 4, .intermediate = 5632};
 }
 
 absl::Status MakeModel(const std::string& folder) {

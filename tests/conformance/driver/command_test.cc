@@ -11,20 +11,7 @@
 namespace npubank {
 namespace {
 
-using std::chrono::steady_clock;
-
-constexpr uint64_t kMillisecond = 1'000'000;
-
-class CommandTest : public DriverTest {
- protected:
-  // Seconds that `call` takes.
-  template <class Call>
-  static double Seconds(Call call) {
-    const auto begin = steady_clock::now();
-    call();
-    return std::chrono::duration<double>(steady_clock::now() - begin).count();
-  }
-};
+class CommandTest : public DriverTest {};
 
 TEST_F(CommandTest, CopiesMoveBytesAndAreCounted) {
   NPUBANK_NEEDS_SOFTWARE_NPU();

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <level_zero/ze_api.h>
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -28,6 +29,7 @@ namespace npubank {
   if (!IsSoftwareNpu()) GTEST_SKIP() << "asks the software NPU's own counts or switches"
 
 inline constexpr uint64_t kForever = UINT64_MAX;
+inline constexpr uint64_t kMillisecond = 1'000'000;  // in the nanoseconds that waits take
 inline constexpr uint32_t kReadOnly = ZE_HOST_MEM_ALLOC_FLAG_BIAS_WRITE_COMBINED;  // of an import
 
 class DriverTest : public ::testing::Test {
@@ -55,6 +57,14 @@ class DriverTest : public ::testing::Test {
   // Whether importing a file's pages and reading them costs the process no more than mapping them
   // does, each page shared between those that have it.
   bool ImportsWithoutACopy(int fd, size_t bytes, int protection, uint32_t flags);
+  // Seconds that `call` takes.
+  template <class Call>
+  static double Seconds(Call call) {
+    using std::chrono::steady_clock;
+    const auto begin = steady_clock::now();
+    call();
+    return std::chrono::duration<double>(steady_clock::now() - begin).count();
+  }
   void Free(void* pointer) { EXPECT_EQ(zeMemFree(context_, pointer), ZE_RESULT_SUCCESS); }
 
   ze_command_list_handle_t NewList();

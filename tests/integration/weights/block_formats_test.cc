@@ -25,16 +25,14 @@ struct Format {
 };
 
 CheckpointShape ShapeOf(CheckpointFormat format) {
-  CheckpointShape shape;
-  shape.layers = 2;
-  shape.hidden = 256;
-  shape.heads = 4;
-  shape.kv_heads = 2;
-  shape.intermediate = 512;
-  shape.vocab = 300;
-  shape.context = 256;
-  shape.format = format;
-  return shape;
+  return {.layers = 2,
+          .hidden = 256,
+          .heads = 4,
+          .kv_heads = 2,
+          .intermediate = 512,
+          .vocab = 300,
+          .context = 256,
+          .format = format};
 }
 
 using Parameters = std::tuple<Format, bool>;  // and whether the driver imports

@@ -4,8 +4,8 @@
 //   reference.Add("model.norm.weight", {64}, values);
 //   reference.Write();
 //   options.model = reference.folder();
-#ifndef NPUBANK_TESTS_SUPPORT_F32_CHECKPOINT_H_
-#define NPUBANK_TESTS_SUPPORT_F32_CHECKPOINT_H_
+#ifndef NPUBANK_TESTS_INTEGRATION_WEIGHTS_F32_CHECKPOINT_H_
+#define NPUBANK_TESTS_INTEGRATION_WEIGHTS_F32_CHECKPOINT_H_
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -48,4 +48,4 @@ class F32Checkpoint {
 
 }  // namespace npubank
 
-#endif  // NPUBANK_TESTS_SUPPORT_F32_CHECKPOINT_H_
+#endif  // NPUBANK_TESTS_INTEGRATION_WEIGHTS_F32_CHECKPOINT_H_

@@ -47,17 +47,15 @@ struct Format {
 };
 
 CheckpointShape ShapeOf(CheckpointFormat format, uint64_t seed) {
-  CheckpointShape shape;
-  shape.layers = 4;
-  shape.hidden = 256;
-  shape.heads = 4;
-  shape.kv_heads = 2;
-  shape.intermediate = 768;
-  shape.vocab = 300;
-  shape.context = 64;
-  shape.format = format;
-  shape.seed = seed;
-  return shape;
+  return {.layers = 4,
+          .hidden = 256,
+          .heads = 4,
+          .kv_heads = 2,
+          .intermediate = 768,
+          .vocab = 300,
+          .context = 64,
+          .seed = seed,
+          .format = format};
 }
 
 using Logits = std::vector<std::vector<float>>;  // of each step

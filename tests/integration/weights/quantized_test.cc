@@ -15,7 +15,7 @@
 
 #include "npubank/lazy_tensor/formats/gguf.h"
 #include "npubank/lazy_tensor/formats/safetensors.h"
-#include "npubank/tests/support/f32_checkpoint.h"
+#include "npubank/tests/integration/weights/f32_checkpoint.h"
 #include "npubank/tests/support/npu_fixture.h"
 #include "npubank/tests/support/npu_switches.h"
 #include "npubank/tests/support/program.h"

@@ -11,6 +11,7 @@
 #include "npubank/bank/files/cache_file.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/sources/retention.h"
+#include "npubank/tests/integration/generated_ids.h"
 #include "npubank/tests/support/driver_statistics.h"
 #include "npubank/tests/support/npu_switches.h"
 #include "npubank/tests/support/test_model.h"
@@ -28,18 +29,16 @@ struct Stored {
 
 // Large enough that pages and slabs round little.
 CheckpointShape ShapeOf(const Stored& stored) {
-  CheckpointShape shape;
-  shape.layers = 4;
-  shape.hidden = 512;
-  shape.heads = 8;
-  shape.kv_heads = 4;
-  shape.intermediate = 1536;
-  shape.vocab = 4000;
-  shape.context = 64;
-  shape.format = stored.format;
-  shape.element = stored.element;
-  shape.shards = stored.shards;
-  return shape;
+  return {.layers = 4,
+          .hidden = 512,
+          .heads = 8,
+          .kv_heads = 4,
+          .intermediate = 1536,
+          .vocab = 4000,
+          .context = 64,
+          .format = stored.format,
+          .element = stored.element,
+          .shards = stored.shards};
 }
 
 class StoredSizeTest : public ::testing::TestWithParam<Stored> {
@@ -67,9 +66,7 @@ class StoredSizeTest : public ::testing::TestWithParam<Stored> {
     EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
     loaded.totals = place->bank->Totals();
     loaded.imported = place->memory->Usage().imported_bytes;
-    const absl::Status status = (*run)->Generate({1, 5, 9, 2, 7, 3}, 6, [](absl::string_view) {});
-    EXPECT_TRUE(status.ok()) << status;
-    loaded.ids = (*run)->speech().ids;
+    loaded.ids = GeneratedIds(**run, 6);
     if (cache != nullptr) {
       const absl::Status saved = cache->Save();
       EXPECT_TRUE(saved.ok()) << saved;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/files/cache_file.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
+#include "npubank/tests/integration/generated_ids.h"
 #include "npubank/tests/support/driver_statistics.h"
 #include "npubank/tests/support/npu_switches.h"
 #include "npubank/tests/support/program.h"
@@ -98,9 +99,7 @@ class ZeroCopyTest : public ::testing::TestWithParam<uint64_t> {
     loaded.usage = place->memory->Usage();
     loaded.copied = DriverStatistics(software).copied_bytes - copied;
     loaded.imports = DriverStatistics(software).live_imports;
-    const absl::Status status = (*run)->Generate({1, 5, 9, 2, 7, 3}, 3, [](absl::string_view) {});
-    EXPECT_TRUE(status.ok()) << status;
-    loaded.ids = (*run)->speech().ids;
+    loaded.ids = GeneratedIds(**run);
     if (cache != nullptr) {
       const absl::Status saved = cache->Save();
       EXPECT_TRUE(saved.ok()) << saved;

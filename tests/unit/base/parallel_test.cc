@@ -47,17 +47,20 @@ TEST(Workers, WhatTheCallerWroteIsSeenByThePiecesAndTheirsByTheCaller) {
 }
 
 TEST(Workers, WithoutThreadsPiecesRunInOrderOnTheCaller) {
-  ThreadWorkers workers(0);
-  std::vector<int64_t> order;
-  const std::thread::id caller = std::this_thread::get_id();
-  EXPECT_EQ(workers.ForEach(5,
-                            [&](int64_t piece) {
-                              EXPECT_EQ(std::this_thread::get_id(), caller);
-                              order.push_back(piece);
-                              return piece == 3 ? Failure(piece) : absl::OkStatus();
-                            }),
-            Failure(3));
-  EXPECT_EQ(order, (std::vector<int64_t>{0, 1, 2, 3}));
+  ThreadWorkers without_threads(0);
+  for (Workers* workers : {static_cast<Workers*>(&without_threads), static_cast<Workers*>(nullptr)}) {
+    SCOPED_TRACE(workers == nullptr ? "no workers" : "workers without threads");
+    std::vector<int64_t> order;
+    const std::thread::id caller = std::this_thread::get_id();
+    EXPECT_EQ(ForEach(workers, 5,
+                      [&](int64_t piece) {
+                        EXPECT_EQ(std::this_thread::get_id(), caller);
+                        order.push_back(piece);
+                        return piece == 3 ? Failure(piece) : absl::OkStatus();
+                      }),
+              Failure(3));
+    EXPECT_EQ(order, (std::vector<int64_t>{0, 1, 2, 3}));
+  }
 }
 
 TEST(Workers, TheLowestFailureIsReportedAndNothingStartsAfterIt) {
@@ -174,19 +177,6 @@ TEST(Workers, AnEmbeddersOwnThatForgetTheLoopAreFoundOut) {
   BorrowedWorkers workers(/*calls=*/0);
   const absl::Status status = workers.ForEach(100, [](int64_t) { return absl::OkStatus(); });
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
-}
-
-TEST(Workers, WhereThereAreNonePiecesRunInOrderOnTheCaller) {
-  std::vector<int64_t> order;
-  const std::thread::id caller = std::this_thread::get_id();
-  EXPECT_EQ(ForEach(nullptr, 5,
-                    [&](int64_t piece) {
-                      EXPECT_EQ(std::this_thread::get_id(), caller);
-                      order.push_back(piece);
-                      return piece == 3 ? Failure(piece) : absl::OkStatus();
-                    }),
-            Failure(3));
-  EXPECT_EQ(order, (std::vector<int64_t>{0, 1, 2, 3}));
 }
 
 TEST(Workers, WhereTheSystemHasNoThreadsTheCallerDoesTheWork) {

@@ -5,12 +5,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/tests/support/stories_model.h"
+#include "npubank/tests/unit/formats/stored_bytes.h"
 #include "npubank/tests/unit/formats/test_files.h"
 
 namespace npubank {
@@ -39,16 +38,6 @@ void ExpectRefused(const TemporaryFolder& folder, absl::StatusCode code, const s
   EXPECT_EQ(result.status().message().find('\n'), absl::string_view::npos) << "one line";
 }
 
-std::string BytesOf(const LazyTensor& tensor) {
-  const RecipePtr recipe = tensor.MakeRecipe().value();
-  const auto& constant = std::get<ConstantOp>(recipe->op());
-  std::string bytes(recipe->type().bytes(), '\0');
-  const absl::Status status = constant.hold->source().Read(
-      constant.offset, absl::MakeSpan(reinterpret_cast<std::byte*>(bytes.data()), bytes.size()));
-  EXPECT_TRUE(status.ok()) << status;
-  return bytes;
-}
-
 TEST(CheckpointTest, ATensorIsAConstantOverItsFile) {
   const TemporaryFolder folder;
   folder.Write("config.json", kConfig);
@@ -62,7 +51,7 @@ TEST(CheckpointTest, ATensorIsAConstantOverItsFile) {
     const auto tensor = (*checkpoint)->Tensor(kNorm);
     ASSERT_TRUE(tensor.ok()) << tensor.status();
     EXPECT_EQ(tensor->type().ToString(), "U8[4]");
-    EXPECT_EQ(BytesOf(*tensor), "wwww");
+    EXPECT_EQ(StoredBytes(*tensor), "wwww");
   }
 }
 
@@ -78,7 +67,7 @@ TEST(CheckpointTest, ARecipeOutlivesItsCheckpointAndNothingElseHoldsTheSource) {
     tensor = *(*checkpoint)->Tensor(kNorm);
   }
   EXPECT_EQ(LiveSourceBytes(), 4u);
-  EXPECT_EQ(BytesOf(*tensor), "wwww");
+  EXPECT_EQ(StoredBytes(*tensor), "wwww");
   tensor.reset();
   EXPECT_EQ(LiveSourceBytes(), 0u) << DescribeHeldSources();
 }
@@ -120,8 +109,8 @@ TEST(CheckpointTest, ShardsAreOneSetOfTensors) {
       R"({"weight_map":{"model.norm.weight":"one.safetensors","lm_head.weight":"two.safetensors"}})");
   const auto checkpoint = Checkpoint::Open(folder.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-  EXPECT_EQ(BytesOf(*(*checkpoint)->Tensor(kNorm)), "aaaa");
-  EXPECT_EQ(BytesOf(*(*checkpoint)->Tensor(kHead)), "bbbb");
+  EXPECT_EQ(StoredBytes(*(*checkpoint)->Tensor(kNorm)), "aaaa");
+  EXPECT_EQ(StoredBytes(*(*checkpoint)->Tensor(kHead)), "bbbb");
 }
 
 TEST(CheckpointTest, ABadIndexIsRefused) {
@@ -175,7 +164,7 @@ TEST(CheckpointTest, TheShardedModelHasTheTensorsOfTheSingleFile) {
     const auto a = (*whole)->Tensor(name);
     const auto b = (*sharded)->Tensor(name);
     ASSERT_TRUE(a.ok() && b.ok()) << name;
-    EXPECT_EQ(BytesOf(*a), BytesOf(*b)) << name;
+    EXPECT_EQ(StoredBytes(*a), StoredBytes(*b)) << name;
   }
 }
 

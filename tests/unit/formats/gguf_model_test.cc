@@ -9,9 +9,9 @@
 #include "gtest/gtest.h"
 #include "npubank/lazy_tensor/formats/checkpoint.h"
 #include "npubank/lazy_tensor/formats/model/networks.h"
-#include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/tests/support/stories_model.h"
 #include "npubank/tests/unit/formats/gguf_builder.h"
+#include "npubank/tests/unit/formats/stored_bytes.h"
 #include "npubank/tests/unit/formats/test_files.h"
 
 namespace npubank {
@@ -163,16 +163,6 @@ TEST(GgufModelTest, NamesBecomeThoseOfAFolder) {
   EXPECT_EQ(HubName(Qwen2Names(), "blk.3.attn_q.bias"), "model.layers.3.self_attn.q_proj.bias");
 }
 
-std::string BytesOf(const LazyTensor& tensor) {
-  const RecipePtr recipe = tensor.MakeRecipe().value();
-  const auto& constant = std::get<ConstantOp>(recipe->op());
-  std::string bytes(recipe->type().bytes(), '\0');
-  const absl::Status status = constant.hold->source().Read(
-      constant.offset, absl::MakeSpan(reinterpret_cast<std::byte*>(bytes.data()), bytes.size()));
-  EXPECT_TRUE(status.ok()) << status;
-  return bytes;
-}
-
 TEST(GgufCheckpointTest, TensorsAreFoundByEitherName) {
   const TemporaryFolder folder;
   const std::string path = folder.Write("small.gguf", SmallModel().Finish(kSmallData));
@@ -203,7 +193,7 @@ void ExpectSameBytes(const Checkpoint& a, const Checkpoint& b,
     const auto y = b.Tensor(name);
     ASSERT_TRUE(x.ok() && y.ok()) << name;
     EXPECT_EQ(x->type(), y->type());
-    EXPECT_EQ(BytesOf(*x), BytesOf(*y)) << name;
+    EXPECT_EQ(StoredBytes(*x), StoredBytes(*y)) << name;
   }
 }
 

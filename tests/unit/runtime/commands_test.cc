@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "npubank/lazy_tensor/base/live_objects.h"
+#include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/runtime/level_zero/buffer.h"
 #include "npubank/tests/support/driver_statistics.h"
 #include "npubank/tests/support/npu_switches.h"
@@ -20,6 +21,29 @@ constexpr size_t kBytes = 4096;
 static_assert(std::is_move_constructible_v<CommandList>);
 static_assert(!std::is_move_assignable_v<CommandList>,
               "a list that is in flight would go without having been awaited");
+
+// A list that copies some bytes, and its queue.
+struct CopyJob {
+  Buffer from;
+  Buffer to;
+  CommandQueue queue;
+  CommandList list;
+
+  static absl::StatusOr<CopyJob> Create(const std::shared_ptr<Device>& device) {
+    NPUBANK_ASSIGN_OR_RETURN(Buffer from, Buffer::AllocateHost(device, kBytes, "from"));
+    NPUBANK_ASSIGN_OR_RETURN(Buffer to, Buffer::AllocateHost(device, kBytes, "to"));
+    NPUBANK_ASSIGN_OR_RETURN(CommandQueue queue, CommandQueue::Create(device));
+    NPUBANK_ASSIGN_OR_RETURN(CommandList list, CommandList::Create(queue));
+    NPUBANK_RETURN_IF_ERROR(list.AppendCopy(to.address(), from.address(), kBytes));
+    NPUBANK_RETURN_IF_ERROR(list.Close());
+    return CopyJob{std::move(from), std::move(to), std::move(queue), std::move(list)};
+  }
+  absl::Status Submit(int value) {
+    std::memset(from.address(), value, kBytes);
+    return queue.Submit(list);
+  }
+  std::byte Arrived() const { return *static_cast<const volatile std::byte*>(to.address()); }
+};
 
 class CommandsTest : public ::testing::Test {
  protected:
@@ -37,9 +61,6 @@ class CommandsTest : public ::testing::Test {
     auto buffer = Buffer::AllocateHost(device_, kBytes, "bytes");
     EXPECT_TRUE(buffer.ok()) << buffer.status();
     return *std::move(buffer);
-  }
-  static std::byte FirstOf(const Buffer& buffer) {
-    return *static_cast<const volatile std::byte*>(buffer.address());
   }
 
   const NpuSwitches slow_{{{"NPUBANK_NPU_COPY_DELAY_US", "30000"}}};
@@ -66,57 +87,37 @@ TEST_F(CommandsTest, EveryObjectOfTheDriverIsNamedWhileItLives) {
 }
 
 TEST_F(CommandsTest, AWaitThatFailedHasWaitedAllTheSame) {
-  const Buffer from = Host();
-  const Buffer to = Host();
-  auto queue = CommandQueue::Create(device_);
-  ASSERT_TRUE(queue.ok()) << queue.status();
-  auto list = CommandList::Create(*queue);
-  ASSERT_TRUE(list.ok()) << list.status();
-  ASSERT_TRUE(list->AppendCopy(to.address(), from.address(), kBytes).ok());
-  ASSERT_TRUE(list->Close().ok());
+  auto job = CopyJob::Create(device_);
+  ASSERT_TRUE(job.ok()) << job.status();
   for (const int value : {1, 2, 3}) {
-    std::memset(from.address(), value, kBytes);
-    ASSERT_TRUE(queue->Submit(*list).ok());
+    ASSERT_TRUE(job->Submit(value).ok());
     software_->pfnFailCall("", 1, 1, ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY);
-    EXPECT_EQ(list->Wait().code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_EQ(FirstOf(to), std::byte(value)) << "the copy was still under way";
+    EXPECT_EQ(job->list.Wait().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(job->Arrived(), std::byte(value)) << "the copy was still under way";
     software_->pfnFailCall("", 0, 0, ZE_RESULT_SUCCESS);
   }
 }
 
 TEST_F(CommandsTest, AWaitThatASignalInterruptsGoesOn) {
-  const Buffer from = Host();
-  const Buffer to = Host();
-  std::memset(from.address(), 9, kBytes);
-  auto queue = CommandQueue::Create(device_);
-  ASSERT_TRUE(queue.ok()) << queue.status();
-  auto list = CommandList::Create(*queue);
-  ASSERT_TRUE(list.ok()) << list.status();
-  ASSERT_TRUE(list->AppendCopy(to.address(), from.address(), kBytes).ok());
-  ASSERT_TRUE(list->Close().ok());
-  ASSERT_TRUE(queue->Submit(*list).ok());
+  auto job = CopyJob::Create(device_);
+  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_TRUE(job->Submit(9).ok());
   // What a driver's wait returns then.
   software_->pfnFailCall("zeFenceHostSynchronize", 1, 0, ZE_RESULT_NOT_READY);
-  const absl::Status status = list->Wait();
+  const absl::Status status = job->list.Wait();
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_EQ(FirstOf(to), std::byte{9});
+  EXPECT_EQ(job->Arrived(), std::byte{9});
 }
 
 TEST_F(CommandsTest, AListThatIsDroppedInFlightWaitsForItsJobWhateverFails) {
-  const Buffer from = Host();
-  const Buffer to = Host();
-  std::memset(from.address(), 7, kBytes);
-  auto queue = CommandQueue::Create(device_);
-  ASSERT_TRUE(queue.ok()) << queue.status();
+  auto job = CopyJob::Create(device_);
+  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_TRUE(job->Submit(7).ok());
   {
-    auto list = CommandList::Create(*queue);
-    ASSERT_TRUE(list.ok()) << list.status();
-    ASSERT_TRUE(list->AppendCopy(to.address(), from.address(), kBytes).ok());
-    ASSERT_TRUE(list->Close().ok());
-    ASSERT_TRUE(queue->Submit(*list).ok());
+    const CommandList dropped = std::move(job->list);
     software_->pfnFailCall("", 1, 1, ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY);
   }
-  EXPECT_EQ(FirstOf(to), std::byte{7});
+  EXPECT_EQ(job->Arrived(), std::byte{7});
   EXPECT_EQ(DriverStatistics(*software_).live_lists, 0u);
 }
 

@@ -22,15 +22,13 @@ namespace npubank {
 namespace {
 
 CheckpointShape Tiny() {
-  CheckpointShape shape;
-  shape.layers = 2;
-  shape.hidden = 64;
-  shape.heads = 4;
-  shape.kv_heads = 2;
-  shape.intermediate = 96;
-  shape.vocab = 300;
-  shape.context = 32;
-  return shape;
+  return {.layers = 2,
+          .hidden = 64,
+          .heads = 4,
+          .kv_heads = 2,
+          .intermediate = 96,
+          .vocab = 300,
+          .context = 32};
 }
 
 std::string FileBytes(const std::string& path) {

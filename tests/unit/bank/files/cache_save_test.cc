@@ -89,35 +89,25 @@ TEST_F(CacheSaveTest, ASaveTakesAlongWhatItCanReadOfTheOldFile) {
               IsEmpty());
 }
 
+// With all of the old damaged, what was copied before its damage showed lies behind what is kept.
 TEST_F(CacheSaveTest, ASaveLeavesOutWhatWasDamagedInTheOldFile) {
-  Load(weights_);
-  std::fstream old(path_, std::ios::binary | std::ios::in | std::ios::out);
-  old.seekp(CacheFile::kAlignment + 5);
-  old.put('x');
-  old.close();
-  const auto cache = CacheFile::Open({.path = path_});
-  ASSERT_TRUE(cache->Add(Digest{1, 1}, 100, Fill(1)).ok());
-  EXPECT_EQ(cache->Save(), absl::OkStatus());
-  const CacheReport saved = CacheFile::Open({.path = path_, .verify_at_open = true})->Report();
-  EXPECT_EQ(saved.entries, kTransformed - 1 + 1);
-  EXPECT_THAT(saved.problems, IsEmpty());
-}
-
-// What was copied before its damage showed lies behind what is kept.
-TEST_F(CacheSaveTest, ASaveAfterWhichNothingOldIsLeftIsRead) {
-  Load(weights_);
-  std::fstream old(path_, std::ios::binary | std::ios::in | std::ios::out);
-  for (uint64_t i = 1; i <= kTransformed; ++i) {
-    old.seekp(static_cast<std::streamoff>(i * CacheFile::kAlignment + 5));
-    old.put('x');
+  for (const uint64_t damaged : {uint64_t{1}, kTransformed}) {
+    SCOPED_TRACE(damaged);
+    std::filesystem::remove(path_);
+    Load(weights_);
+    std::fstream old(path_, std::ios::binary | std::ios::in | std::ios::out);
+    for (uint64_t i = 1; i <= damaged; ++i) {
+      old.seekp(static_cast<std::streamoff>(i * CacheFile::kAlignment + 5));
+      old.put('x');
+    }
+    old.close();
+    const auto cache = CacheFile::Open({.path = path_});
+    ASSERT_TRUE(cache->Add(Digest{1, 1}, 100, Fill(1)).ok());
+    EXPECT_EQ(cache->Save(), absl::OkStatus());
+    const CacheReport saved = CacheFile::Open({.path = path_, .verify_at_open = true})->Report();
+    EXPECT_EQ(saved.entries, kTransformed - damaged + 1);
+    EXPECT_THAT(saved.problems, IsEmpty());
   }
-  old.close();
-  const auto cache = CacheFile::Open({.path = path_});
-  ASSERT_TRUE(cache->Add(Digest{1, 1}, 100, Fill(1)).ok());
-  EXPECT_EQ(cache->Save(), absl::OkStatus());
-  const CacheReport saved = CacheFile::Open({.path = path_, .verify_at_open = true})->Report();
-  EXPECT_EQ(saved.entries, 1u);
-  EXPECT_THAT(saved.problems, IsEmpty());
 }
 
 TEST_F(CacheSaveTest, AProcessThatStopsBeforeTheSaveLeavesTheOldFile) {
