@@ -38,8 +38,8 @@ struct TensorSnapshot {
   // "cache", "service" (the pages of a bank that serves several processes), "adopted" (the memory of an
   // earlier process); empty when not resident.
   std::string origin;
-  uint64_t stored_bytes =
-      0;  // of the stored tensors it was made of; 0 when they were not looked at
+  // Of the stored tensors it was made of; 0 when they were not looked at.
+  uint64_t stored_bytes = 0;
 };
 
 struct BankSnapshot {

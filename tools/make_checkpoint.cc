@@ -1,6 +1,7 @@
 // make-checkpoint: writes a checkpoint of random but repeatable numbers.
 //
-//   make-checkpoint --out DIR [--network llama|mistral|qwen2|qwen3|phi3 --layers 12 --hidden 768 --heads 12 --kv-heads 4 --intermediate 2048
+//   make-checkpoint --out DIR [--network llama|mistral|qwen2|qwen3|phi3 --layers 12 --hidden 768 --heads 12
+//                   --kv-heads 4 --intermediate 2048
 //                   --vocab 32000 --context 1024 --seed 1 --tied --dtype bf16|f16|f32 --padded --shards N
 //                   --format safetensors|gptq|awq|int8|pack-int8|pack-int4|
 //                            gguf-q4_0|gguf-q4_k|gguf-q6_k|gguf-q8_0|gguf-f32

@@ -33,9 +33,9 @@
 // run's own entries leave none is ResourceExhausted. Which run used what is kept in the file, so that
 // a Save of a run which added nothing writes it again where it used other entries than the run before.
 //
-// A Save that has waited for `save_patience` gives up: DeadlineExceeded.
-// Where the file system has no locks the later one wins. A path that is a link stays one. Without a limit entries of sources that are gone stay: delete
-// the file to be rid of them.
+// A Save that has waited for `save_patience` gives up: DeadlineExceeded. Where the file
+// system has no locks the later one wins. A path that is a link stays one. Without a
+// limit entries of sources that are gone stay: delete the file to be rid of them.
 //
 // Threads: every method, from any thread. No lock is held over I/O.
 // Errors of Save and Add: those of AtomicFile; the old file is as it was, and what was added is

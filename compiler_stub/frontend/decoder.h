@@ -55,10 +55,10 @@ class Decoder {
   // x plus `tensor`.bias; the operation is "NAME_bias".
   uint32_t Bias(absl::string_view name, absl::string_view tensor, uint32_t x);
 
-  // Into the layer's cache: keys turned by their positions, and values. The cache as it is afterwards.
+  // Into the layer's cache: keys rotated by their positions, and values. The cache as it is afterwards.
   uint32_t CacheKeys(uint32_t k);
   uint32_t CacheValues(uint32_t v);
-  // Queries, not turned yet, against the cache: a row of all heads.
+  // Queries, not rotated yet, against the cache: a row of all heads.
   uint32_t Attention(uint32_t q, uint32_t keys, uint32_t values);
 
   // hidden plus what attention, gate and up, or Llama's feed-forward of hidden, come to.

@@ -1,4 +1,4 @@
-// Qwen 3: Llama with a norm over each head of queries and keys, before they are turned.
+// Qwen 3: Llama with a norm over each head of queries and keys, before they are rotated.
 #include "npubank/compiler_stub/frontend/decoder.h"
 #include "npubank/compiler_stub/frontend/networks.h"
 

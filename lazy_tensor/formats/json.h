@@ -3,11 +3,11 @@
 //   NPUBANK_ASSIGN_OR_RETURN(std::string text, ReadTextFile("model/config.json", 1 << 20));
 //   NPUBANK_ASSIGN_OR_RETURN(nlohmann::json root, ParseJson(text, "model/config.json"));
 //
-// Private to the rooms that read JSON, this one, runtime/manifest and tools/tokenizers: public headers do not show nlohmann types. Parsing stops at the
-// first fault. Limits: kMaxJsonDepth levels, kMaxJsonValues values (what a text of one or two bytes
-// per value could blow up to); a key that appears twice in one object is an error, since readers
-// disagree on it. Errors: InvalidArgument naming the file and the byte where it went wrong;
-// whatever Source returns.
+// Private to the rooms that read JSON, this one, runtime/manifest and tools/tokenizers: public
+// headers do not show nlohmann types. Parsing stops at the first fault. Limits: kMaxJsonDepth
+// levels, kMaxJsonValues values (what a text of one or two bytes per value could blow up to);
+// a key that appears twice in one object is an error, since readers disagree on it. Errors:
+// InvalidArgument naming the file and the byte where it went wrong; whatever Source returns.
 #ifndef NPUBANK_LAZY_TENSOR_FORMATS_JSON_H_
 #define NPUBANK_LAZY_TENSOR_FORMATS_JSON_H_
 

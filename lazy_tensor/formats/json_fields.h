@@ -5,9 +5,9 @@
 //   config.tied = fields.Bool("tie_word_embeddings", false);
 //   NPUBANK_RETURN_IF_ERROR(fields.status());
 //
-// The first fault is kept and turns later answers into something harmless, so that a reader can be
-// a list of fields with one check at its end. JSON null means absent. Private to the rooms that read
-// JSON: this one, runtime/manifest and tools/tokenizers. The object must outlive this. Errors: InvalidArgument naming the file and the key.
+// The first fault is kept and turns later answers into something harmless, so that a reader can be a list of fields
+// with one check at its end. JSON null means absent. Private to the rooms that read JSON: this one, runtime/manifest
+// and tools/tokenizers. The object must outlive this. Errors: InvalidArgument naming the file and the key.
 #ifndef NPUBANK_LAZY_TENSOR_FORMATS_JSON_FIELDS_H_
 #define NPUBANK_LAZY_TENSOR_FORMATS_JSON_FIELDS_H_
 

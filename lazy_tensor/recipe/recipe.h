@@ -9,13 +9,13 @@
 //   half->Describe();   // "lm_head BF16[32000,768] -> permute(1,0) -> convert(F16)"
 //
 // Ownership: shared and immutable, so one sub-recipe can serve many. Threads: any.
-// An operation that changes nothing (a Convert to the same type, a Permute in order, a Reshape to
-// the same dims, a Slice of everything, a Concat of one) returns its input, so that it has its
-// input's digest. A Permute of a Permute becomes one, or none where the two cancel out, as where a
-// format stores matrices transposed and a network wants them so. Errors: each maker returns InvalidArgument naming the operation and the types
-// that do not fit. Depth is at most kMaxDepth, so that walking and dropping a recipe cannot exhaust
-// the stack; one element is made from at most kMaxOperands elements of leaves, so that an Unpack
-// whose scale is an Unpack whose scale ... cannot take forever to evaluate.
+// An operation that changes nothing (a Convert to the same type, a Permute in order, a Reshape to the
+// same dims, a Slice of everything, a Concat of one) returns its input, so that it has its input's
+// digest. A Permute of a Permute becomes one, or none where the two cancel out, as where a format
+// stores matrices transposed and a network wants them so. Errors: each maker returns InvalidArgument
+// naming the operation and the types that do not fit. Depth is at most kMaxDepth, so that walking and
+// dropping a recipe cannot exhaust the stack; one element is made from at most kMaxOperands elements of
+// leaves, so that an Unpack whose scale is an Unpack whose scale ... cannot take forever to evaluate.
 #ifndef NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_H_
 #define NPUBANK_LAZY_TENSOR_RECIPE_RECIPE_H_
 

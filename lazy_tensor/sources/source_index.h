@@ -15,11 +15,11 @@
 // opened once for all who use it: it stays open while anybody holds its Source, or while a Use of the
 // index lives. Closed, it costs its names and offsets, no descriptor.
 //
-// Two phases: it is filled by one thread, then shared; Add and AddFile after that are a mistake of the
-// program. Threads: everything else from any thread; nothing is opened or closed under a lock, and of
-// several threads that want a closed file one opens it and the others wait.
-// Errors: InvalidArgument for a tensor whose name is there already or that lies beyond its file; those of the opener; DataLoss when a file that is opened again is not the one it was (its
-// identity, source.h, is another), after which every Open fails until it is that again.
+// Two phases: it is filled by one thread, then shared; Add and AddFile after that are a mistake of the program.
+// Threads: everything else from any thread; nothing is opened or closed under a lock, and of several threads
+// that want a closed file one opens it and the others wait. Errors: InvalidArgument for a tensor whose name is
+// there already or that lies beyond its file; those of the opener; DataLoss when a file that is opened again is
+// not the one it was (its identity, source.h, is another), after which every Open fails until it is that again.
 // Cost: Find is one hash look-up; Open one mutex while the file is open.
 #ifndef NPUBANK_LAZY_TENSOR_SOURCES_SOURCE_INDEX_H_
 #define NPUBANK_LAZY_TENSOR_SOURCES_SOURCE_INDEX_H_

@@ -6,9 +6,9 @@
 //   auto* graphs = static_cast<GraphExtension*>(table);
 //
 // Layouts are those of the driver's C interface: natural alignment, the order of entries is the
-// interface. A driver of an older version has a shorter table: entries after those of the version that
-// pfnDeviceGetGraphProperties tells are not there to be read (Device::graph_version). Used by the runtime (caller) and by the software NPU (implementer); nobody else
-// includes ze_api.h.
+// interface. A driver of an older version has a shorter table: entries after those of the version
+// that pfnDeviceGetGraphProperties tells are not there to be read (Device::graph_version). Used
+// by the runtime (caller) and by the software NPU (implementer); nobody else includes ze_api.h.
 #ifndef NPUBANK_RUNTIME_LEVEL_ZERO_GRAPH_EXTENSION_H_
 #define NPUBANK_RUNTIME_LEVEL_ZERO_GRAPH_EXTENSION_H_
 

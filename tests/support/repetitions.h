@@ -3,8 +3,8 @@
 //   const uint64_t seed = PrintedSeed();
 //   for (int round = 0; round < Repetitions(1000); ++round) Try(seed + round);
 //
-// The quick suite runs a tenth of the repetitions, or as many as `quick` says; `tests/run full`, which sets NPUBANK_FULL=1, runs all of
-// them. A seed is new in each run and printed as NPUBANK_SEED=n: set that to see the same run again.
+// The quick suite runs a tenth of the repetitions, or as many as `quick` says; `tests/run full` (NPUBANK_FULL=1), all.
+// A seed is new in each run and printed as NPUBANK_SEED=n: set that to see the same run again.
 #ifndef NPUBANK_TESTS_SUPPORT_REPETITIONS_H_
 #define NPUBANK_TESTS_SUPPORT_REPETITIONS_H_
 

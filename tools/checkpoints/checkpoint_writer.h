@@ -5,10 +5,10 @@
 //   shape.format = CheckpointFormat::kAwq;
 //   NPUBANK_ASSIGN_OR_RETURN(std::string model, WriteCheckpoint(shape, "tiny"));   // "tiny"
 //
-// Safetensors formats write DIR/model.safetensors, or several files and their index, and DIR/config.json; GGUF
-// ones DIR/model.gguf. Data in a
-// safetensors file begins where its header ends, at a multiple of 8 and of nothing more; `padded` makes
-// that a multiple of 64, as few files have it. Order and types: stored_layout.h; names: made_up_network.h.
+// Safetensors formats write DIR/model.safetensors, or several files and their index, and
+// DIR/config.json; GGUF ones DIR/model.gguf. Data in a safetensors file begins where its
+// header ends, at a multiple of 8 and of nothing more; `padded` makes that a multiple of
+// 64, as few files have it. Order and types: stored_layout.h; names: made_up_network.h.
 //
 // Weights are near normal with deviation 0.02, norms near 1; quantised ones have any numbers, under scales
 // that give them that deviation. The same shape and seed give the same bytes on every machine, and nothing

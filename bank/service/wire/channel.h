@@ -40,8 +40,8 @@ namespace npubank::service {
 
 class Channel {
  public:
-  static constexpr size_t kMostDescriptors =
-      252;  // the kernel's 253, less one for a memfd of the message
+  // The kernel's 253, less one for a memfd of the message.
+  static constexpr size_t kMostDescriptors = 252;
   static constexpr uint64_t kPacketBytes = 128 << 10;
   static constexpr uint64_t kMostBytes = 64 << 20;
 

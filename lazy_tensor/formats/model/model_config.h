@@ -49,7 +49,7 @@ struct ModelConfig {
   bool rope_interleaved = false;
   // Radians per position for each of the head_dim / 2 pairs; rope scaling already applied.
   std::vector<float> rope_frequencies;
-  // Of queries and keys after they are turned, as longrope has it.
+  // Of queries and keys after they are rotated, as longrope has it.
   double rope_magnitude = 1;
   // How many positions each one sees, itself the last of them; 0: all up to it.
   int64_t sliding_window = 0;

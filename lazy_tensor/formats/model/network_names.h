@@ -9,10 +9,10 @@
 // changes a network gives wrong results in silence. A new network is a file like qwen_names.cc, a function in
 // networks.h and a line in All; its lists go on with those that all have (common_names.h).
 //
-// In a pattern '#' stands for a number without leading zeros (in a tensor's name: its layer), '*' for any text and
-// '@' for the architecture. The first pattern that matches counts. For readers of files: formats and tokenizers. Threads: pure functions.
-// Errors: InvalidArgument naming the file and the name, why it is refused and what to do; of CheckTensor also
-// those of reading a bias.
+// In a pattern '#' stands for a number without leading zeros (in a tensor's name: its layer), '*'
+// for any text and '@' for the architecture. The first pattern that matches counts. For readers of
+// files: formats and tokenizers. Threads: pure functions. Errors: InvalidArgument naming the file
+// and the name, why it is refused and what to do; of CheckTensor also those of reading a bias.
 #ifndef NPUBANK_LAZY_TENSOR_FORMATS_MODEL_NETWORK_NAMES_H_
 #define NPUBANK_LAZY_TENSOR_FORMATS_MODEL_NETWORK_NAMES_H_
 

@@ -1,8 +1,8 @@
 // Graph: one compiled function (compiler_stub/blob/function_blob.h) with its arguments.
 //
-// Setting an argument checks the pointer: it must lie in memory of the graph's context, with room
-// for the argument, aligned to NPUBANK_NPU_ARGUMENT_ALIGNMENT and to its elements. Appending captures the arguments as they are then, so
-// one graph can be appended many times with different ones.
+// Setting an argument checks the pointer: it must lie in memory of the graph's context, with room for
+// the argument, aligned to NPUBANK_NPU_ARGUMENT_ALIGNMENT and to its elements. Appending captures the
+// arguments as they are then, so one graph can be appended many times with different ones.
 // Executing fails (DEVICE_LOST) when memory has gone or may not be written, or when the function
 // itself does (kernels/execute.h).
 // Threads: any.

@@ -3,9 +3,9 @@
 //   ReferenceRun run(blob);
 //   std::vector<float> logits = run.Run({3, 1, 4}, 0);   // three tokens from position 0
 //
-// Weights, F32 or planes of I8 under F32 scales and minima, and inputs of floats are made up from their names, so two blobs of one model have the same. Memory
-// that nothing has written is not a number: reading it shows in the logits. For tests of plans and
-// of the graph; the software NPU has kernels of its own.
+// Weights, F32 or planes of I8 under F32 scales and minima, and inputs of floats are made up from their
+// names, so two blobs of one model have the same. Memory that nothing has written is not a number: reading
+// it shows in the logits. For tests of plans and of the graph; the software NPU has kernels of its own.
 #ifndef NPUBANK_TESTS_UNIT_COMPILER_REFERENCE_RUN_H_
 #define NPUBANK_TESTS_UNIT_COMPILER_REFERENCE_RUN_H_
 

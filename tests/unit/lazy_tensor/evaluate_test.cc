@@ -253,7 +253,7 @@ TEST(Evaluate, TheDeepestChainRunsInTheSmallestScratch) {
   EXPECT_TRUE(out == ReferenceEvaluate(*recipe));
 }
 
-TEST(Evaluate, FourBitRowsThatEndInsideAByteAreTurnedExactly) {
+TEST(Evaluate, FourBitRowsThatEndInsideAByteAreTransposedExactly) {
   const TemporaryFile file(Counting(301 * 401 / 2 + 1));
   const RecipePtr stored = *Recipe::Constant(*Source::OpenFile(file.path()), 0,
                                              Type(ElementType::kU4, {301, 401}), "nibbles");
@@ -310,8 +310,8 @@ TEST(Evaluate, AGibibyteNeedsLessThan16MiBBesidesTheDestination) {
       *Source::OpenFile(file.path()), 0, Type(ElementType::kBF16, {2 * kSide, kSide}), "gibibyte");
   const RecipePtr quarter = *Recipe::Slice(stored, {0, 0}, {kSide / 2, kSide});
   ThreadWorkers workers(2);
-  for (const bool turn : {false, true}) {
-    const RecipePtr first = turn ? *Recipe::Permute(quarter, {1, 0}) : stored;
+  for (const bool transposed : {false, true}) {
+    const RecipePtr first = transposed ? *Recipe::Permute(quarter, {1, 0}) : stored;
     const RecipePtr recipe = *Recipe::Convert(first, ElementType::kF16);
     constexpr size_t kWindow = 64 << 20;
     Bytes out(kWindow, std::byte{1});
@@ -330,7 +330,7 @@ TEST(Evaluate, AGibibyteNeedsLessThan16MiBBesidesTheDestination) {
     for (uint64_t offset = 0; offset < total; offset += kWindow) {
       ASSERT_EQ(EvaluateRange(*recipe, offset, absl::MakeSpan(out), options), absl::OkStatus());
     }
-    EXPECT_LT(peak, 16 << 20) << (turn ? "transposed" : "as stored");
+    EXPECT_LT(peak, 16 << 20) << (transposed ? "transposed" : "as stored");
     std::printf("peak anonymous bytes beside the destination: %lld\n",
                 static_cast<long long>(peak.load()));
   }
