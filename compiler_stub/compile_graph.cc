@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "npubank/compiler_stub/blob/function_check.h"
+#include "npubank/compiler_stub/blob/op_rules.h"
 #include "npubank/compiler_stub/partition/body.h"
 #include "npubank/compiler_stub/partition/closure.h"
 #include "npubank/compiler_stub/partition/partition.h"

@@ -8,7 +8,7 @@
 //   last input) is there exactly when scratch_bytes > 0;
 // - every value has one maker: an operation, or the input argument it lies in; it is made before
 //   it is used;
-// - every operation's operands have the elements, shapes and attributes that function.fbs states;
+// - every operation keeps the rules of its kind (op_rules.h);
 // - storage is inside its argument or 64-byte aligned inside scratch, and no operation writes over
 //   a value that is still needed. An output may lie exactly on an input that dies there only where
 //   OutputMayOverwrite says that the operation can work in place.
@@ -17,7 +17,6 @@
 #ifndef NPUBANK_COMPILER_STUB_BLOB_FUNCTION_CHECK_H_
 #define NPUBANK_COMPILER_STUB_BLOB_FUNCTION_CHECK_H_
 
-#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -30,18 +29,6 @@ inline constexpr uint64_t kScratchAlignment = 64;
 inline constexpr char kScratchArgument[] = "scratch";
 
 absl::Status CheckFunction(const Function& function);
-
-// "MatMul" and so on; "unknown" for a number that is none.
-absl::string_view OpKindName(OpKind kind);
-
-// Whether the operation's result may lie exactly on its input number `input`, of the same type,
-// when that input is not needed afterwards:
-//   RmsNorm 0, Rope 0, Softmax 0, SiluMul 0 1, Add 0 1, MatMul 2 (the addend),
-//   CacheWrite 1 and AttentionMix 3 (`out`), which always lie on it.
-// Of an operation over a weight in parts the parts count as one: MatMul 2 is what follows them.
-// An operation that overwrites one input must not have it as another input too, Add and SiluMul
-// aside, which work element by element.
-bool OutputMayOverwrite(const FunctionOp& op, size_t input);
 
 // A name that messages, the graph extension and maps can take: 1 to 255 characters, none of
 // control.

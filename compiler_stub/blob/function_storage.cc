@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "npubank/compiler_stub/blob/function_check.h"
 #include "npubank/compiler_stub/blob/live_ranges.h"
+#include "npubank/compiler_stub/blob/op_rules.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "npubank/compiler_stub/blob/function_check.h"
+#include "npubank/compiler_stub/blob/op_rules.h"
 #include "npubank/compiler_stub/planner/lifetimes.h"
 #include "npubank/compiler_stub/planner/planner.h"
 #include "npubank/compiler_stub/planner/validator.h"

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "npubank/compiler_stub/blob/function_check.h"
+#include "npubank/compiler_stub/blob/op_rules.h"
 #include "npubank/lazy_tensor/base/align.h"
 
 namespace npubank {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "npubank/compiler_stub/blob/function_check.h"
+#include "npubank/compiler_stub/blob/op_rules.h"
 #include "npubank/compiler_stub/planner/chains.h"
 #include "npubank/compiler_stub/planner/lifetimes.h"
 #include "npubank/compiler_stub/planner/planner.h"

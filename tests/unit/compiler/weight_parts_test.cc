@@ -8,6 +8,7 @@
 
 #include "npubank/compiler_stub/blob/function_blob.h"
 #include "npubank/compiler_stub/blob/function_check.h"
+#include "npubank/compiler_stub/blob/op_rules.h"
 #include "npubank/tests/unit/compiler/function_maker.h"
 
 namespace npubank {
