@@ -35,6 +35,12 @@ struct LazyTensor::State {
   Mutex mutex;
   RecipePtr recipe ABSL_GUARDED_BY(mutex);
   Description description ABSL_GUARDED_BY(mutex);
+
+  // A handle that was moved from is as one that is detached.
+  static State& Of(const LazyTensor& tensor) {
+    static auto* const nothing = new State(TensorType(), Digest(), Digest());
+    return tensor.state_ == nullptr ? *nothing : *tensor.state_;
+  }
 };
 
 LazyTensor::LazyTensor(RecipePtr recipe)
@@ -50,41 +56,46 @@ LazyTensor::LazyTensor(Description description)
   state_->description = std::move(description);
 }
 
-const TensorType& LazyTensor::type() const { return state_->type; }
-const Digest& LazyTensor::digest() const { return state_->digest; }
-const Digest& LazyTensor::stamp() const { return state_->stamp; }
-Uid LazyTensor::uid() const { return Uid::Of(state_->digest); }
+const TensorType& LazyTensor::type() const { return State::Of(*this).type; }
+const Digest& LazyTensor::digest() const { return State::Of(*this).digest; }
+const Digest& LazyTensor::stamp() const { return State::Of(*this).stamp; }
+Uid LazyTensor::uid() const { return Uid::Of(digest()); }
 
 RecipePtr LazyTensor::recipe() const {
-  MutexLock lock(state_->mutex);
-  return state_->recipe;
+  State& state = State::Of(*this);
+  MutexLock lock(state.mutex);
+  return state.recipe;
 }
 
 Description LazyTensor::description() const {
-  MutexLock lock(state_->mutex);
-  return state_->description;
+  State& state = State::Of(*this);
+  MutexLock lock(state.mutex);
+  return state.description;
 }
 
 bool LazyTensor::detached() const {
-  MutexLock lock(state_->mutex);
-  return state_->recipe == nullptr && !state_->description;
+  State& state = State::Of(*this);
+  MutexLock lock(state.mutex);
+  return state.recipe == nullptr && !state.description;
 }
 
 void LazyTensor::Detach() {
   // Destroyed after the lock: the last holder of a file closes it.
   RecipePtr recipe;
   Description description;
-  MutexLock lock(state_->mutex);
-  recipe.swap(state_->recipe);
-  std::swap(description, state_->description);
+  State& state = State::Of(*this);
+  MutexLock lock(state.mutex);
+  recipe.swap(state.recipe);
+  std::swap(description, state.description);
 }
 
 absl::StatusOr<RecipePtr> LazyTensor::MakeRecipe() const {
   Description described;
   {
-    MutexLock lock(state_->mutex);
-    if (state_->recipe != nullptr) return state_->recipe;
-    described = state_->description;
+    State& state = State::Of(*this);
+    MutexLock lock(state.mutex);
+    if (state.recipe != nullptr) return state.recipe;
+    described = state.description;
   }
   if (described) return described.Make();
   return DetachedError(type(), digest());

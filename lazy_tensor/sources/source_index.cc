@@ -25,6 +25,10 @@ SourceIndex::Use::~Use() {
 }
 
 absl::StatusOr<uint32_t> SourceIndex::AddFile(std::unique_ptr<SourceOpener> opener) {
+  if (opener == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(listing_, ": file ", files_.size(), " has no opener"));
+  }
   NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<Source> source, opener->Open());
   if (source == nullptr) {
     return absl::InvalidArgumentError(

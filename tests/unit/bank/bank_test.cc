@@ -221,6 +221,9 @@ TEST_F(BankTest, ADetachedTensorIsAHitWhenKnownAndAnErrorOtherwise) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("'late'"));
   ASSERT_TRUE(bank_->Register(owner, weights.Submodel()[0], "a").ok());
   EXPECT_TRUE(bank_->Register(owner, tensor, "late").value().hit);
+  LazyTensor moved = weights.Submodel()[0];
+  const LazyTensor taken = std::move(moved);
+  EXPECT_TRUE(absl::IsFailedPrecondition(bank_->Load("again", moved).status()));
 }
 
 TEST_F(BankTest, OwnersOfAnotherBankOrOfNothingAreRefused) {

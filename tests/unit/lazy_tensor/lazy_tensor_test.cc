@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <thread>
+#include <utility>
 
 #include "npubank/lazy_tensor/recipe/recipe.h"
 #include "npubank/lazy_tensor/sources/retention.h"
@@ -46,6 +47,20 @@ TEST(LazyTensor, CopiesShareOneStateSoDetachingOneDetachesAll) {
   copy.Detach();
   EXPECT_TRUE(kept_by_a_submodel.detached());
   EXPECT_EQ(LiveSourceBytes(), 0u);
+}
+
+TEST(LazyTensor, ATensorThatWasMovedFromIsAsOneThatIsDetached) {
+  LazyTensor moved = Stored();
+  const LazyTensor weight = std::move(moved);
+  EXPECT_FALSE(weight.detached());
+  EXPECT_TRUE(moved.detached());
+  EXPECT_EQ(moved.recipe(), nullptr);
+  EXPECT_EQ(moved.Permute({1, 0}).status().code(), absl::StatusCode::kFailedPrecondition);
+  Bytes out(48);
+  EXPECT_EQ(moved.EvaluateInto(absl::MakeSpan(out)).code(), absl::StatusCode::kFailedPrecondition);
+  moved.Detach();
+  moved = weight;
+  EXPECT_EQ(moved.digest(), weight.digest());
 }
 
 TEST(LazyTensor, DetachingATensorDoesNotDisturbAnotherOnTheSameSubRecipe) {

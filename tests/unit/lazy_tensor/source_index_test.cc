@@ -127,6 +127,13 @@ TEST_F(SourceIndexTest, AFileThatIsAnotherWhenItIsOpenedAgainIsDataLoss) {
   EXPECT_TRUE(index_->Open(file).ok()) << "it is itself again";
 }
 
+TEST_F(SourceIndexTest, WhereThereIsNoOpenerTheFileIsRefused) {
+  EXPECT_EQ(index_->AddFile(nullptr).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(index_->AddFile(SourceOpener::Held(nullptr)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(index_->file_count(), 0u);
+}
+
 TEST_F(SourceIndexTest, AnOpenerThatGivesNothingIsAnError) {
   script_->null = true;
   EXPECT_FALSE(index_->AddFile(std::make_unique<ScriptedOpener>(script_)).ok());
