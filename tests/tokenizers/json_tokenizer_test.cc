@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -11,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "npubank/tests/support/repetitions.h"
+#include "npubank/tools/tokenizers/merge_pairs.h"
 #include "npubank/tools/tokenizers/text/byte_text.h"
 #include "npubank/tools/tokenizers/text/utf8.h"
 
@@ -112,6 +117,35 @@ TEST(BpeTest, TheHeapMergesAsAScanWould) {
     for (const std::string& part : MergeByScanning(merges, letters))
       expected.push_back(model["vocab"][part]);
     ASSERT_EQ(Ids({{"model", model}}, text), expected) << model.dump() << " " << text;
+  }
+}
+
+// What time cannot show: each letter brings at most three pairs that are looked up and wait in the heap, however long the
+// text, whether its letters double up to the end, always the first one grows, or none merges.
+TEST(MergePairsTest, AsManyPairsAriseForALetterInALongTextAsInAShortOne) {
+  const auto doubling = [](const Symbol& a, const Symbol& b) -> std::optional<Merge> {
+    if (a.length != b.length) return std::nullopt;
+    return Merge{static_cast<double>(a.length), static_cast<int32_t>(a.id + 1)};
+  };
+  const auto growing = [](const Symbol& a, const Symbol&) -> std::optional<Merge> {
+    return Merge{static_cast<double>(a.begin), a.id};
+  };
+  const auto never = [](const Symbol&, const Symbol&) -> std::optional<Merge> { return std::nullopt; };
+  using Rule = std::function<std::optional<Merge>(const Symbol&, const Symbol&)>;
+  for (const Rule& rule : {Rule(doubling), Rule(growing), Rule(never)}) {
+    std::vector<double> of_each_letter;
+    for (const size_t letters : {size_t{1} << 10, size_t{1} << 15, size_t{1} << 20}) {
+      std::vector<Symbol> symbols;
+      for (size_t i = 0; i < letters; ++i) symbols.push_back({0, i, 1});
+      size_t pairs = 0;
+      MergePairs(symbols, [&](const Symbol& a, const Symbol& b) {
+        ++pairs;
+        return rule(a, b);
+      });
+      EXPECT_LE(pairs, 3 * letters);
+      of_each_letter.push_back(static_cast<double>(pairs) / static_cast<double>(letters));
+    }
+    EXPECT_NEAR(of_each_letter.front(), of_each_letter.back(), 0.1);
   }
 }
 
