@@ -66,7 +66,7 @@ class LazyTensor {
   // (this - zero) * scale; `zero` may be null.
   absl::StatusOr<LazyTensor> Unpack(const LazyTensor& scale, const LazyTensor* zero,
                                     ElementType to) const;
-  // table[this]: a code book.
+  // table[this]: a code book; or, of I32[K], rows of a table [G, ...].
   absl::StatusOr<LazyTensor> Gather(const LazyTensor& table) const;
   absl::StatusOr<LazyTensor> Shift() const;
   absl::StatusOr<LazyTensor> UnpackNibbles(NibbleLayout layout) const;

@@ -9,8 +9,11 @@
 namespace npubank {
 namespace {
 
-constexpr int64_t kNumbersInWord = 8;  // of GPTQ and AWQ
 constexpr int kWordBits = 32;
+// What a GPTQ form leaves open, bit by bit.
+constexpr uint32_t kZerosOneTooSmall = 1;
+constexpr uint32_t kEightBits = 2;
+constexpr uint32_t kGroupsListed = 4;
 
 bool IsMatrix(const TensorType& type) {
   return type.shape().rank() == 2 && type.num_elements() > 0;
@@ -34,14 +37,16 @@ bool PlanesFit(absl::Span<const TensorType> parts, WeightForm::Offset offset) {
   return parts[2].element() == element && parts[2].shape() == scale.shape();
 }
 
-// Words of [K, N] numbers, with a scale and a zero point for each group of rows.
-bool WordsFit(absl::Span<const TensorType> parts, int64_t depth, int64_t columns) {
+// Words of [K, N] numbers, with a scale and a zero point for each group of rows, and perhaps each row's group.
+bool WordsFit(absl::Span<const TensorType> parts, int64_t depth, int64_t columns, int64_t in_word) {
   const TensorType& scale = parts[1];
   const TensorType& zero = parts[2];
   return parts[0].element() == ElementType::kI32 && kernels::IsPlainFloat(scale.element()) &&
          zero.element() == ElementType::kI32 && scale.shape().dim(1) == columns &&
          depth % scale.shape().dim(0) == 0 && zero.shape().dim(0) == scale.shape().dim(0) &&
-         zero.shape().dim(1) == columns / kNumbersInWord && columns % kNumbersInWord == 0;
+         zero.shape().dim(1) == columns / in_word && columns % in_word == 0 &&
+         (parts.size() < 4 ||
+          (parts[3].element() == ElementType::kI32 && parts[3].num_elements() == depth));
 }
 
 // Words that are rows of K numbers, with a scale for each group of them.
@@ -65,6 +70,8 @@ absl::string_view WeightPartName(WeightPart part) {
       return "zero";
     case WeightPart::kMin:
       return "min";
+    case WeightPart::kGroup:
+      return "group";
   }
   return "unknown";
 }
@@ -75,8 +82,10 @@ WeightForm WeightForm::Blocks(kernels::BlockFormat format) {
 WeightForm WeightForm::Planes(Offset offset) {
   return WeightForm(Kind::kPlanes, static_cast<uint32_t>(offset));
 }
-WeightForm WeightForm::Gptq(bool zeros_one_too_small) {
-  return WeightForm(Kind::kGptq, zeros_one_too_small ? 1 : 0);
+WeightForm WeightForm::Gptq(bool zeros_one_too_small, int bits, bool groups_listed) {
+  return WeightForm(Kind::kGptq, (zeros_one_too_small ? kZerosOneTooSmall : 0) |
+                                     (bits == 8 ? kEightBits : 0) |
+                                     (groups_listed ? kGroupsListed : 0));
 }
 WeightForm WeightForm::Awq() { return WeightForm(Kind::kAwq, 0); }
 WeightForm WeightForm::Rows(int bits) {
@@ -87,8 +96,14 @@ kernels::BlockFormat WeightForm::blocks() const {
   return static_cast<kernels::BlockFormat>(detail_);
 }
 WeightForm::Offset WeightForm::offset() const { return static_cast<Offset>(detail_); }
-bool WeightForm::zeros_one_too_small() const { return detail_ == 1; }
-int WeightForm::bits() const { return static_cast<int>(detail_); }
+bool WeightForm::zeros_one_too_small() const { return (detail_ & kZerosOneTooSmall) != 0; }
+bool WeightForm::groups_listed() const {
+  return kind_ == Kind::kGptq && (detail_ & kGroupsListed) != 0;
+}
+int WeightForm::bits() const {
+  if (kind_ == Kind::kRows) return static_cast<int>(detail_);
+  return kind_ == Kind::kGptq && (detail_ & kEightBits) != 0 ? 8 : 4;
+}
 
 std::vector<WeightPart> WeightForm::Parts() const {
   if (kind_ <= Kind::kBlocks) return {WeightPart::kWeight};
@@ -96,15 +111,18 @@ std::vector<WeightPart> WeightForm::Parts() const {
   const bool planes = kind_ == Kind::kPlanes;
   if (planes ? offset() == Offset::kZero : kind_ != Kind::kRows) parts.push_back(WeightPart::kZero);
   if (planes && offset() == Offset::kMin) parts.push_back(WeightPart::kMin);
+  if (groups_listed()) parts.push_back(WeightPart::kGroup);
   return parts;
 }
 
 bool WeightForm::Fits(absl::Span<const TensorType> parts) const {
   if (parts.size() != Parts().size()) return false;
-  for (const TensorType& part : parts) {
-    if (!IsMatrix(part)) return false;
+  const size_t matrices = parts.size() - (groups_listed() ? 1 : 0);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i < matrices ? !IsMatrix(parts[i]) : parts[i].shape().rank() != 1) return false;
   }
   const Shape& first = parts[0].shape();
+  const int64_t in_word = kWordBits / bits();
   switch (kind_) {
     case Kind::kPlain:
       return true;
@@ -114,13 +132,13 @@ bool WeightForm::Fits(absl::Span<const TensorType> parts) const {
     case Kind::kPlanes:
       return PlanesFit(parts, offset());
     case Kind::kGptq:
-      return first.dim(0) <= INT64_MAX / kNumbersInWord &&
-             WordsFit(parts, first.dim(0) * kNumbersInWord, first.dim(1));
+      return first.dim(0) <= INT64_MAX / in_word &&
+             WordsFit(parts, first.dim(0) * in_word, first.dim(1), in_word);
     case Kind::kAwq:
-      return first.dim(1) <= INT64_MAX / kNumbersInWord &&
-             WordsFit(parts, first.dim(0), first.dim(1) * kNumbersInWord);
+      return first.dim(1) <= INT64_MAX / in_word &&
+             WordsFit(parts, first.dim(0), first.dim(1) * in_word, in_word);
     case Kind::kRows:
-      return RowsFit(parts, kWordBits / bits());
+      return RowsFit(parts, in_word);
   }
   return false;
 }
@@ -147,9 +165,8 @@ absl::StatusOr<TensorType> WeightForm::Numbers(absl::Span<const TensorType> part
     }
     columns *= length;
   }
-  if (kind_ == Kind::kGptq) rows *= kNumbersInWord;
-  if (kind_ == Kind::kAwq) columns *= kNumbersInWord;
-  if (kind_ == Kind::kRows) columns *= kWordBits / bits();
+  if (kind_ == Kind::kGptq) rows *= kWordBits / bits();
+  if (kind_ == Kind::kAwq || kind_ == Kind::kRows) columns *= kWordBits / bits();
   NPUBANK_ASSIGN_OR_RETURN(Shape shape, Shape::Create({rows, columns}));
   return TensorType::Create(ElementType::kF32, std::move(shape));
 }
@@ -166,7 +183,8 @@ std::optional<WeightForm> WeightForm::FromNumber(uint32_t number) {
     case static_cast<uint32_t>(Kind::kPlanes):
       return detail <= static_cast<uint32_t>(Offset::kMin) ? std::optional(form) : std::nullopt;
     case static_cast<uint32_t>(Kind::kGptq):
-      return detail <= 1 ? std::optional(form) : std::nullopt;
+      return detail <= (kZerosOneTooSmall | kEightBits | kGroupsListed) ? std::optional(form)
+                                                                        : std::nullopt;
     case static_cast<uint32_t>(Kind::kRows):
       return detail == 4 || detail == 8 ? std::optional(form) : std::nullopt;
     default:
@@ -185,7 +203,8 @@ std::string WeightForm::ToString() const {
              : offset() == Offset::kMin ? "planes with minima"
                                         : "planes";
     case Kind::kGptq:
-      return zeros_one_too_small() ? "GPTQ words" : "GPTQ words of version 2";
+      return absl::StrCat("GPTQ words", zeros_one_too_small() ? "" : " of version 2",
+                          bits() == 8 ? " of bytes" : "", groups_listed() ? " in listed groups" : "");
     case Kind::kAwq:
       return "AWQ words";
     case Kind::kRows:

@@ -11,7 +11,9 @@
 //   planes   I4, U4, I8 or U8 [N, K]; a scale [N, G] in F32, F16 or BF16, each for K / G numbers; and
 //            perhaps a zero point [N, G] in the numbers' own type, w = (q - zero) * scale, or a minimum
 //            [N, G] in the scale's, w = q * scale + min
-//   GPTQ     I32[K/8, N], a scale [G, N], zero points I32[G, N/8]; as quantization.h says
+//   GPTQ     I32[K b / 32, N] of numbers of b bits, 4 or 8, a scale [G, N], zero points I32[G, N b / 32]; as
+//            quantization.h says. K / G rows share a scale: those that follow each other, or where the
+//            groups are listed, I32[K], those of which the list says the same group, 0 to G - 1
 //   AWQ      I32[K, N/8], a scale [G, N], zero points I32[G, N/8]; as quantization.h says
 //   rows     I32[N, K b / 32] of numbers of b bits, 4 or 8, the lowest first and each 2^(b-1) too large; a
 //            scale [N, G]; as compressed_tensors.h says
@@ -37,8 +39,8 @@
 namespace npubank {
 
 // Written to files: never reuse a number.
-enum class WeightPart : uint8_t { kWeight = 0, kScale = 1, kZero = 2, kMin = 3 };
-absl::string_view WeightPartName(WeightPart part);  // "weight", "scale", "zero", "min"
+enum class WeightPart : uint8_t { kWeight = 0, kScale = 1, kZero = 2, kMin = 3, kGroup = 4 };
+absl::string_view WeightPartName(WeightPart part);  // "weight", "scale", "zero", "min", "group"
 
 class WeightForm {
  public:
@@ -49,8 +51,8 @@ class WeightForm {
   WeightForm() = default;  // plain
   static WeightForm Blocks(kernels::BlockFormat format);
   static WeightForm Planes(Offset offset);
-  // Zero points of the first version of the format are stored one too small.
-  static WeightForm Gptq(bool zeros_one_too_small);
+  // Zero points of the first version of the format are stored one too small. `bits`: 4 or 8.
+  static WeightForm Gptq(bool zeros_one_too_small, int bits = 4, bool groups_listed = false);
   static WeightForm Awq();
   // Words that hold rows: of 4 or 8 bits a number.
   static WeightForm Rows(int bits);
@@ -60,7 +62,8 @@ class WeightForm {
   kernels::BlockFormat blocks() const;         // of kBlocks
   Offset offset() const;                       // of kPlanes
   bool zeros_one_too_small() const;            // of kGptq
-  int bits() const;                            // of kRows
+  bool groups_listed() const;                  // of any; only kGptq's may be
+  int bits() const;                            // of a number in a word: of kGptq, kAwq and kRows
   // The rows of every part are rows of the matrix; not so of GPTQ's and AWQ's words.
   bool by_rows() const { return kind_ <= Kind::kPlanes || kind_ == Kind::kRows; }
 

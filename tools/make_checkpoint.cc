@@ -3,7 +3,7 @@
 //   make-checkpoint --out DIR [--network llama|mistral|qwen2|qwen3|phi3 --layers 12 --hidden 768 --heads 12
 //                   --kv-heads 4 --intermediate 2048
 //                   --vocab 32000 --context 1024 --seed 1 --tied --dtype bf16|f16|f32 --padded --shards N
-//                   --format safetensors|gptq|awq|int8|pack-int8|pack-int4|
+//                   --format safetensors|gptq|gptq-act-order|gptq-8bit|awq|int8|pack-int8|pack-int4|
 //                            gguf-q4_0|gguf-q4_k|gguf-q6_k|gguf-q8_0|gguf-f32
 //                   --head-dim N --window N --original-context N]
 #include <cstdint>
@@ -37,7 +37,7 @@ ABSL_FLAG(uint64_t, seed, 1, "the same seed gives the same bytes");
 ABSL_FLAG(bool, tied, false, "one tensor as embedding and head");
 ABSL_FLAG(std::string, dtype, "bf16", "of a model that is not quantised: bf16, f16 or f32");
 ABSL_FLAG(std::string, format, "safetensors",
-          "safetensors, gptq, awq, int8, pack-int8, pack-int4, gguf-q4_0, gguf-q4_k, gguf-q6_k, gguf-q8_0 or gguf-f32");
+          "safetensors, gptq, gptq-act-order, gptq-8bit, awq, int8, pack-int8, pack-int4, gguf-q4_0, gguf-q4_k, gguf-q6_k, gguf-q8_0 or gguf-f32");
 ABSL_FLAG(int64_t, shards, 1, "files that a model in safetensors is spread over");
 ABSL_FLAG(bool, padded, false,
           "data of a safetensors file begins at a multiple of 64; else of 8, as others write them");
@@ -104,7 +104,7 @@ absl::Status Run(int argc, char** argv) {
   if (!format)
     return absl::InvalidArgumentError(
         absl::StrCat("--format '", name,
-                     "' is not one of safetensors, gptq, awq, int8, pack-int8, pack-int4, "
+                     "' is not one of safetensors, gptq, gptq-act-order, gptq-8bit, awq, int8, pack-int8, pack-int4, "
                      "gguf-q4_0, gguf-q4_k, gguf-q6_k, gguf-q8_0, gguf-f32"));
   shape.format = *format;
   shape.padded = absl::GetFlag(FLAGS_padded);

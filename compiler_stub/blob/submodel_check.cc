@@ -77,7 +77,7 @@ class SubmodelChecker {
     for (size_t i = 0; i < blob_.weights.size(); ++i) {
       const SubmodelWeight& weight = blob_.weights[i];
       NPUBANK_RETURN_IF_ERROR(Annotate(CheckName(weight.name), absl::StrCat("weight ", i)));
-      if (weight.part > WeightPart::kMin) {
+      if (weight.part > WeightPart::kGroup) {
         return Invalid(absl::StrCat("weight '", weight.name, "' has a part ",
                                     static_cast<int>(weight.part), ", which is not known"));
       }
@@ -88,7 +88,7 @@ class SubmodelChecker {
     return absl::OkStatus();
   }
 
-  // Scales, zero points and minima come with the weight that they belong to.
+  // Scales, zero points, minima and groups come with the weight that they belong to.
   absl::Status CheckClosure(const Call& call) const {
     std::set<std::string> whole;
     const std::vector<uint32_t> closure = call.Closure();

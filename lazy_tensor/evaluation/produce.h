@@ -95,6 +95,9 @@ class Producer {
   absl::Status ProduceBlocks(const Recipe& recipe, const Box& box, const Target& target,
                              int64_t length, uint64_t block_bytes, DecodeBlocks decode);
 
+  // Gather of whole rows.
+  absl::Status ProduceRows(const Recipe& recipe, const Box& box, const Target& target);
+
   // A chain of operations on single elements.
   absl::Status ProduceSteps(const Recipe& recipe, const Box& box, const Target& target);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/align.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/evaluation/produce.h"
@@ -80,10 +81,45 @@ absl::Status Producer::ProduceOp(const SplatOp& op, const Recipe& recipe, const 
       });
 }
 
+// Rows move as what they are in their table: those that follow each other there together.
+absl::Status Producer::ProduceRows(const Recipe& recipe, const Box& box, const Target& target) {
+  const Recipe& indices = *recipe.inputs()[0];
+  const Recipe& table = *recipe.inputs()[1];
+  const int64_t rows = table.type().shape().dim(0);
+  const auto need = [](const Box& piece) { return RoundedBytesOf(piece.extent[0], 32); };
+  const auto fill = [&](const Box& piece, std::byte* block) -> absl::Status {
+    const Box which = {1, {piece.start[0]}, {piece.extent[0]}};
+    NPUBANK_ASSIGN_OR_RETURN(const std::byte* const numbers, Dense(indices, which, block));
+    const auto row_of = [&](int64_t i) {
+      int32_t row = 0;
+      std::memcpy(&row, numbers + 4 * i, sizeof(row));
+      return int64_t{row};
+    };
+    Target place = target.At(box, piece);
+    for (int64_t i = 0, next = 0; i < piece.extent[0]; i = next) {
+      const int64_t row = row_of(i);
+      for (next = i + 1; next < piece.extent[0] && row_of(next) == row + next - i;) ++next;
+      if (row < 0 || row + next - i > rows) {
+        const int64_t missing = row < 0 ? row : std::max(row, rows);
+        return absl::InvalidArgumentError(absl::StrCat("gather of rows of ", table.type().ToString(), ": number ",
+                                                       piece.start[0] + i + missing - row, " asks for row ", missing));
+      }
+      Box part = piece;
+      part.start[0] = row;
+      part.extent[0] = next - i;
+      NPUBANK_RETURN_IF_ERROR(Produce(table, part, place));
+      place.offset += (next - i) * place.stride[0];
+    }
+    return absl::OkStatus();
+  };
+  return InPieces(recipe, box, target.IsDenseFor(box), need, fill);
+}
+
 absl::Status Producer::ProduceOp(const GatherOp&, const Recipe& recipe, const Box& box,
                                  const Target& target) {
   const Recipe& indices = *recipe.inputs()[0];
   const Recipe& table = *recipe.inputs()[1];
+  if (indices.type().element() == ElementType::kI32) return ProduceRows(recipe, box, target);
   const int index_bits = BitWidth(indices.type().element());
   const int bits = BitWidth(recipe.type().element());
   const uint64_t table_bytes = Rounded(table.type().bytes());
@@ -263,7 +299,7 @@ absl::Status Producer::ProduceOp(const UnpackOp&, const Recipe& recipe, const Bo
 absl::Status Producer::ProduceOp(const UnpackNibblesOp& op, const Recipe& recipe, const Box& box,
                                  const Target& target) {
   const Recipe& words = *recipe.inputs()[0];
-  const bool rows = op.layout == NibbleLayout::kRows;
+  const bool rows = HoldsRows(op.layout);
   const int axis = rows ? 0 : box.rank - 1;
   const int64_t per_word = NumbersInWord(op.layout);
   const int bits = BitWidth(recipe.type().element());
@@ -285,19 +321,24 @@ absl::Status Producer::ProduceOp(const UnpackNibblesOp& op, const Recipe& recipe
     const int64_t skipped =
         piece.start[axis] % per_word;  // numbers of the first word in front of the piece
     switch (op.layout) {
-      case NibbleLayout::kRows: {
+      case NibbleLayout::kRows:
+      case NibbleLayout::kByteRows: {
+        const auto unpack = per_word == 8 ? kernels::GptqRows : kernels::GptqByteRows;
         const int64_t columns = piece.extent[1];
+        const int64_t pitch_bytes = pitch * bits / 8;
         std::byte* row = out;
         for (int64_t word = 0; word < part.extent[0]; ++word) {
           const int64_t first = word == 0 ? skipped : 0;
-          const int64_t end = std::min<int64_t>(8, skipped + piece.extent[0] - word * 8);
-          kernels::GptqRows(in + word * columns * 4, static_cast<size_t>(columns),
-                            static_cast<size_t>(first), static_cast<size_t>(end - first), row,
-                            static_cast<size_t>(pitch / 2));
-          row += (end - first) * pitch / 2;
+          const int64_t end = std::min(per_word, skipped + piece.extent[0] - word * per_word);
+          unpack(in + word * columns * 4, static_cast<size_t>(columns), static_cast<size_t>(first),
+                 static_cast<size_t>(end - first), row, static_cast<size_t>(pitch_bytes));
+          row += (end - first) * pitch_bytes;
         }
         break;
       }
+      case NibbleLayout::kBytesPlusOne:
+        kernels::GptqByteZeros(in, count, out);
+        break;
       case NibbleLayout::kColumns:
       case NibbleLayout::kBytes:
         std::memcpy(out, in, 4 * count);

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -35,16 +38,19 @@ constexpr KnownName kCommonKeys[] = {
     {"lm_head", Kind::kHarmless},                 // stored in parts or whole, and found as either
     {"modules_to_not_convert", Kind::kHarmless},  // the same
     {"exllama_config", Kind::kHarmless},
-    {"backend", Kind::kRefused, "supported is 'autoawq'", R"(["autoawq", "auto"])"},
 };
 constexpr KnownName kGptqKeys[] = {
     {"checkpoint_format", Kind::kUsed},
+    {"format", Kind::kUsed},  // the same, as newer programs write it beside
+    {"method", Kind::kRefused, "supported is 'gptq'", R"(["gptq"])"},
     {"dynamic", Kind::kUsed},
     {"desc_act", Kind::kHarmless},  // g_idx says which group an input has
     {"sym", Kind::kHarmless},       // the zero points are stored all the same
     {"is_marlin_format", Kind::kRefused, "supported is the format of GPTQ itself", "[false]"},
     {"pack_dtype", Kind::kRefused, "supported is 'int32'", R"(["int32"])"},
     // How the numbers were found, and what is to run them.
+    {"act_group_aware", Kind::kHarmless},
+    {"backend", Kind::kHarmless},
     {"batch_size", Kind::kHarmless},
     {"block_name_to_quantize", Kind::kHarmless},
     {"cache_block_outputs", Kind::kHarmless},
@@ -52,6 +58,7 @@ constexpr KnownName kGptqKeys[] = {
     {"damp_percent", Kind::kHarmless},
     {"dataset", Kind::kHarmless},
     {"disable_exllama", Kind::kHarmless},
+    {"hyb_act", Kind::kHarmless},
     {"max_input_length", Kind::kHarmless},
     {"meta", Kind::kHarmless},
     {"model_file_base_name", Kind::kHarmless},
@@ -68,6 +75,7 @@ constexpr KnownName kGptqKeys[] = {
     {"use_exllama", Kind::kHarmless},
 };
 constexpr KnownName kAwqKeys[] = {
+    {"backend", Kind::kRefused, "supported is 'autoawq'", R"(["autoawq", "auto"])"},
     {"version", Kind::kUsed},
     {"zero_point", Kind::kUsed},
     {"do_fuse", Kind::kHarmless},
@@ -75,17 +83,30 @@ constexpr KnownName kAwqKeys[] = {
     {"modules_to_fuse", Kind::kHarmless},
 };
 
+// Whether settings for single modules only say which are not quantised: that shows in what is stored.
+bool LeavesOutOnly(const Json& dynamic) {
+  if (!dynamic.is_object()) return dynamic.empty();
+  for (const auto& [modules, settings] : dynamic.items()) {
+    if (!absl::StartsWith(modules, "-:")) return false;
+  }
+  return true;
+}
+
 void ReadGptq(JsonFields& fields, Quantization& quantization) {
   quantization.method = Quantization::Method::kGptq;
-  const std::string format = fields.Text("checkpoint_format", "gptq");
+  const std::string newer = fields.Text("format", "gptq");
+  const std::string format = fields.Text("checkpoint_format", newer.c_str());
   quantization.zeros_one_too_small = format == "gptq";
   if (format != "gptq" && format != "gptq_v2") {
-    fields.Fail("checkpoint_format",
+    fields.Fail(fields.Get("checkpoint_format") != nullptr ? "checkpoint_format" : "format",
                 absl::StrCat("is ", Quote(format), "; supported are 'gptq' and 'gptq_v2'"));
+  } else if (fields.Get("format") != nullptr && newer != format) {
+    fields.Fail("format", absl::StrCat("is ", Quote(newer), ", and 'checkpoint_format' ", Quote(format)));
   }
   const Json* dynamic = fields.Get("dynamic");
-  if (dynamic != nullptr && !dynamic->empty()) {
-    fields.Fail("dynamic", "is not empty; settings for single modules are not supported");
+  if (dynamic != nullptr && !LeavesOutOnly(*dynamic)) {
+    fields.Fail("dynamic",
+                "has other settings for single modules, which are not supported, than to leave them out (\"-:\")");
   }
 }
 
@@ -104,38 +125,54 @@ void ReadAwq(JsonFields& fields, Quantization& quantization) {
 void ReadWords(JsonFields& fields, const Json& settings, absl::Span<const KnownName> keys,
                const std::string& method, Quantization& quantization) {
   fields.Adopt(CheckKeys({kCommonKeys, keys}, settings, absl::StrCat(fields.file(), ": "), method));
-  if (fields.Int("bits", 1, 64) != 4) fields.Fail("bits", "must be 4");
+  quantization.bits = static_cast<int>(fields.Int("bits", 1, 64));
+  const bool eight = quantization.bits == 8 && quantization.method == Quantization::Method::kGptq;
+  if (quantization.bits != 4 && !eight) {
+    fields.Fail("bits", absl::StrCat("is ", quantization.bits, "; supported are 4, and 8 of GPTQ"));
+  }
   quantization.group_size = fields.Int("group_size", Quantization::kWholeColumn, 1 << 20);
   if (quantization.group_size == 0) fields.Fail("group_size", "must not be 0");
 }
 
-// Whether row k belongs to group k / group_size, for every k.
-absl::Status CheckTrivialGroups(const LazyTensor& tensor, int64_t rows, int64_t group_size) {
-  const TensorType& type = tensor.type();
-  if (type.element() != ElementType::kI32 || type.num_elements() != rows) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("is ", type.ToString(), " instead of I32[", rows, "]"));
-  }
+// Visits the group of each input in order; the error that `visit` returns ends it.
+absl::Status ForEachGroup(const LazyTensor& tensor, absl::FunctionRef<absl::Status(int64_t k, int32_t group)> visit) {
   NPUBANK_ASSIGN_OR_RETURN(const RecipePtr g_idx, tensor.MakeRecipe());
   constexpr int64_t kChunk = 16 * 1024;
-  std::vector<uint8_t> raw(4 * std::min(kChunk, rows));
-  for (int64_t first = 0; first < rows; first += kChunk) {
-    const int64_t count = std::min(kChunk, rows - first);
-    NPUBANK_RETURN_IF_ERROR(
-        EvaluateRange(*g_idx, 4 * first,
-                      absl::MakeSpan(reinterpret_cast<std::byte*>(raw.data()), 4 * count), {}));
+  const int64_t inputs = tensor.type().num_elements();
+  std::vector<std::byte> raw(4 * std::min(kChunk, inputs));
+  for (int64_t first = 0; first < inputs; first += kChunk) {
+    const int64_t count = std::min(kChunk, inputs - first);
+    NPUBANK_RETURN_IF_ERROR(EvaluateRange(*g_idx, 4 * first, absl::MakeSpan(raw.data(), 4 * count), {}));
     for (int64_t i = 0; i < count; ++i) {
-      uint32_t group = 0;
-      for (int byte = 4; byte-- > 0;) group = group << 8 | raw[4 * i + byte];
-      if (group != static_cast<uint64_t>((first + i) / group_size)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "puts input ", first + i, " into group ", group,
-            ": groups in another order than the inputs (desc_act) are not supported; quantise the "
-            "model with desc_act=false"));
-      }
+      int32_t group = 0;
+      std::memcpy(&group, raw.data() + 4 * i, sizeof(group));
+      NPUBANK_RETURN_IF_ERROR(visit(first + i, group));
     }
   }
   return absl::OkStatus();
+}
+
+// Whether the groups are other than k / (inputs / groups); an error where they are not that many of equal sizes.
+absl::StatusOr<bool> GroupsListed(const LazyTensor& tensor, int64_t inputs, int64_t groups) {
+  const TensorType& type = tensor.type();
+  if (type.element() != ElementType::kI32 || type.shape().rank() != 1 || type.num_elements() != inputs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("is ", type.ToString(), " instead of I32[", inputs, "]"));
+  }
+  const int64_t size = inputs / groups;
+  bool listed = false;
+  std::vector<int64_t> sizes(groups);
+  NPUBANK_RETURN_IF_ERROR(ForEachGroup(tensor, [&](int64_t k, int32_t group) -> absl::Status {
+    if (group < 0 || group >= groups) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("puts input ", k, " into group ", group, " of ", groups));
+    }
+    listed |= group != k / size;
+    if (++sizes[group] <= size) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("puts more than ", size, " inputs into group ", group, ": input ", k));
+  }));
+  return listed;
 }
 
 }  // namespace
@@ -211,8 +248,11 @@ absl::StatusOr<StoredWeight> QuantizedWeight(const Quantization& quantization,
     return CompressedWeight(quantization, stem, index);
   }
   const bool gptq = quantization.method == Quantization::Method::kGptq;
-  StoredWeight stored = {
-      gptq ? WeightForm::Gptq(quantization.zeros_one_too_small) : WeightForm::Awq(), {}};
+  const auto form = [&](bool listed) {
+    return gptq ? WeightForm::Gptq(quantization.zeros_one_too_small, quantization.bits, listed)
+                : WeightForm::Awq();
+  };
+  StoredWeight stored = {form(/*listed=*/false), {}};
   for (const char* part : {".qweight", ".scales", ".qzeros"}) {
     NPUBANK_ASSIGN_OR_RETURN(LazyTensor tensor, LazyTensor::Stored(index, stem + part));
     stored.parts.push_back(std::move(tensor));
@@ -230,8 +270,10 @@ absl::StatusOr<StoredWeight> QuantizedWeight(const Quantization& quantization,
     const std::string name = stem + ".g_idx";
     NPUBANK_ASSIGN_OR_RETURN(const LazyTensor g_idx, LazyTensor::Stored(index, name));
     const int64_t groups = stored.parts[1].type().shape().dim(0);
-    NPUBANK_RETURN_IF_ERROR(Annotate(CheckTrivialGroups(g_idx, inputs, inputs / groups),
-                                     absl::StrCat("tensor ", Quote(name))));
+    const absl::StatusOr<bool> listed = GroupsListed(g_idx, inputs, groups);
+    if (!listed.ok()) return Annotate(listed.status(), absl::StrCat("tensor ", Quote(name)));
+    stored.form = form(*listed);
+    if (*listed) stored.parts.push_back(g_idx);
   }
   return stored;
 }

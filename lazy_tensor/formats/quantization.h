@@ -7,15 +7,19 @@
 //
 // GPTQ and AWQ store a linear layer of K inputs and N outputs as STEM.qweight, STEM.qzeros and
 // STEM.scales with G = K / group_size rows of scales, and mean
-//   weight[n, k] = (q[k, n] - zero[k / group_size, n]) * scale[k / group_size, n].
-// GPTQ (AutoGPTQ): qweight I32[K/8, N], qzeros I32[G, N/8] one too small unless checkpoint_format
-// is "gptq_v2", and g_idx I32[K], the group of each input. AWQ (AutoAWQ, version "gemm"): qweight
-// I32[K, N/8] and qzeros I32[G, N/8], both with their columns interleaved.
+//   weight[n, k] = (q[k, n] - zero[g, n]) * scale[g, n], where g is the group of input k: k / group_size.
+// GPTQ (AutoGPTQ, GPTQModel) of four or eight bits: qweight I32[K/8, N] or I32[K/4, N], qzeros I32[G, N/8] or
+// I32[G, N/4] one too small unless checkpoint_format is "gptq_v2", and g_idx I32[K], the group of each input.
+// Quantised in the order of activations (desc_act) the groups are any, of group_size inputs each. AWQ (AutoAWQ,
+// version "gemm"): four bits, qweight I32[K, N/8] and qzeros I32[G, N/8], both with their columns interleaved.
 //
-// Not accepted, with a message: other methods and versions, other than four bits, settings for
-// single modules ("dynamic"), keys that nobody knows, and a g_idx that is not k / group_size (desc_act),
-// as that needs the layer's inputs in another order. Which modules are quantised (modules_to_not_convert,
-// lm_head) is taken from what is stored.
+// A g_idx that is k / group_size is not a part of the weight; any other is its last one, as it is stored: a row
+// takes the software NPU up to 1.2 times as long, many rows as long as groups in order (matmul_benchmark). Inputs put
+// in the order of their groups by the recipe would save that, but read, write and hold every stored byte anew.
+//
+// Not accepted, with a message: other methods and versions, other numbers of bits, settings for
+// single modules ("dynamic"), keys that nobody knows, a g_idx with groups that are not there or of unequal
+// sizes. Which modules are quantised (modules_to_not_convert, lm_head) is taken from what is stored.
 //
 // Threads: pure functions. Cost: no weight is read, only g_idx.
 // Errors: InvalidArgument naming the file and key, or the tensor; whatever the index returns.

@@ -14,22 +14,41 @@ namespace {
 using kernels::BlockFormat;
 using kernels::BlockPlane;
 
-// Numbers and zero points of words as U4: [K, N] and [K / g, N].
+// Numbers and zero points of words as U4 or U8: [K, N] and [K / g, N].
 struct Nibbles {
   LazyTensor numbers;
   LazyTensor zeros;
 };
+
+NibbleLayout NumbersIn(const WeightForm& form) {
+  if (form.kind() == WeightForm::Kind::kAwq) return NibbleLayout::kColumnsAwq;
+  return form.bits() == 4 ? NibbleLayout::kRows : NibbleLayout::kByteRows;
+}
+
+NibbleLayout ZerosIn(const WeightForm& form) {
+  if (form.kind() == WeightForm::Kind::kAwq) return NibbleLayout::kColumnsAwq;
+  if (form.bits() == 4) {
+    return form.zeros_one_too_small() ? NibbleLayout::kColumnsPlusOne : NibbleLayout::kColumns;
+  }
+  return form.zeros_one_too_small() ? NibbleLayout::kBytesPlusOne : NibbleLayout::kBytes;
+}
+
 absl::StatusOr<Nibbles> Unpacked(const StoredWeight& stored) {
-  const bool awq = stored.form.kind() == WeightForm::Kind::kAwq;
-  NPUBANK_ASSIGN_OR_RETURN(
-      LazyTensor numbers,
-      stored.parts[0].UnpackNibbles(awq ? NibbleLayout::kColumnsAwq : NibbleLayout::kRows));
-  NPUBANK_ASSIGN_OR_RETURN(
-      LazyTensor zeros,
-      stored.parts[2].UnpackNibbles(awq                                ? NibbleLayout::kColumnsAwq
-                                    : stored.form.zeros_one_too_small() ? NibbleLayout::kColumnsPlusOne
-                                                                        : NibbleLayout::kColumns));
+  NPUBANK_ASSIGN_OR_RETURN(LazyTensor numbers, stored.parts[0].UnpackNibbles(NumbersIn(stored.form)));
+  NPUBANK_ASSIGN_OR_RETURN(LazyTensor zeros, stored.parts[2].UnpackNibbles(ZerosIn(stored.form)));
   return Nibbles{std::move(numbers), std::move(zeros)};
+}
+
+// The numbers of words as one tensor [K, N].
+absl::StatusOr<LazyTensor> DequantizedWords(const StoredWeight& stored) {
+  NPUBANK_ASSIGN_OR_RETURN(const Nibbles nibbles, Unpacked(stored));
+  if (!stored.form.groups_listed()) {
+    return nibbles.numbers.Unpack(stored.parts[1], &nibbles.zeros, ElementType::kF32);
+  }
+  const LazyTensor& groups = stored.parts[3];  // a scale and a zero point for each row by itself
+  NPUBANK_ASSIGN_OR_RETURN(const LazyTensor scales, groups.Gather(stored.parts[1]));
+  NPUBANK_ASSIGN_OR_RETURN(const LazyTensor zeros, groups.Gather(nibbles.zeros));
+  return nibbles.numbers.Unpack(scales, &zeros, ElementType::kF32);
 }
 
 // Words that are rows, as I4 or I8 [N, K].
@@ -95,10 +114,7 @@ absl::StatusOr<LazyTensor> Dequantized(const StoredWeight& stored) {
     }
     case WeightForm::Kind::kGptq:
     case WeightForm::Kind::kAwq: {
-      NPUBANK_ASSIGN_OR_RETURN(const Nibbles nibbles, Unpacked(stored));
-      NPUBANK_ASSIGN_OR_RETURN(
-          const LazyTensor matrix,
-          nibbles.numbers.Unpack(stored.parts[1], &nibbles.zeros, ElementType::kF32));
+      NPUBANK_ASSIGN_OR_RETURN(const LazyTensor matrix, DequantizedWords(stored));
       return matrix.Permute({1, 0});
     }
     case WeightForm::Kind::kRows: {
@@ -116,6 +132,10 @@ absl::StatusOr<StoredWeight> Rows(const StoredWeight& stored, int64_t first, int
   StoredWeight rows = {stored.form, {}};
   for (const LazyTensor& part : stored.parts) {
     const Shape& shape = part.type().shape();
+    if (shape.rank() == 1) {  // the group of each input, which are inputs of every row
+      rows.parts.push_back(part);
+      continue;
+    }
     std::vector<int64_t> start(static_cast<size_t>(shape.rank()), 0);
     std::vector<int64_t> size(shape.dims().begin(), shape.dims().end());
     const int64_t in_one = all / shape.dim(axis);  // rows that an element holds: eight of some words
@@ -141,7 +161,8 @@ absl::StatusOr<StoredWeight> Packed(const StoredWeight& stored) {
       break;
     case WeightForm::Kind::kGptq:
     case WeightForm::Kind::kAwq:
-      return PackedWords(stored);
+      if (!stored.form.groups_listed()) return PackedWords(stored);
+      break;
     case WeightForm::Kind::kRows:
       return PackedRows(stored);
   }

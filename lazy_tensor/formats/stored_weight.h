@@ -10,10 +10,10 @@
 // Packed changes no value: w is the same F32 whichever way it is decoded.
 //   Q4_0            I4 numbers less 8, F16 scales           Q8_0   I8 numbers, F16 scales
 //   Q4_1            U4 numbers, F16 scales and minima
-//   GPTQ, AWQ       U4 numbers [N, K], the scales' type [N, K/g], U4 zero points [N, K/g]
+//   GPTQ, AWQ       U4 or U8 numbers [N, K], the scales' type [N, K/g], zero points as the numbers [N, K/g]
 //   rows of words   I4 or I8 numbers [N, K], scales as they are
-// Other blocks have numbers that no plane holds exactly and stay blocks; what is plain or in planes stays
-// as it is.
+// Other blocks have numbers that no plane holds exactly and stay blocks, words whose groups are listed have
+// groups that no plane has and stay words; what is plain or in planes stays as it is.
 //
 // Values. Threads: pure. Cost: no byte of a weight is read. Errors: those of LazyTensor's operations.
 #ifndef NPUBANK_LAZY_TENSOR_FORMATS_STORED_WEIGHT_H_

@@ -23,6 +23,15 @@ void Rows(const uint8_t* words, size_t columns, size_t first, size_t rows, uint8
 
 void Zeros(const uint8_t* in, size_t words, uint8_t* out) { ReferenceGptqZeros(in, words, out); }
 
+void ByteRows(const uint8_t* words, size_t columns, size_t first, size_t rows, uint8_t* out,
+              size_t out_pitch) {
+  ReferenceGptqByteRows(words, columns, first, rows, out, out_pitch);
+}
+
+void ByteZeros(const uint8_t* in, size_t words, uint8_t* out) {
+  ReferenceGptqByteZeros(in, words, out);
+}
+
 void Awq(const uint8_t* in, size_t words, uint8_t* out) { ReferenceAwqToU4(in, words, out); }
 
 #else
@@ -63,6 +72,13 @@ void Zeros(const uint8_t* in, size_t words, uint8_t* out) {
   });
 }
 
+void ByteZeros(const uint8_t* in, size_t words, uint8_t* out) {
+  const Bytes d8;
+  ForWords(in, words, out, [&](auto word) HWY_ATTR {
+    return hn::BitCast(Words(), hn::Add(hn::BitCast(d8, word), hn::Set(d8, 0x01)));
+  });
+}
+
 // Nibbles 0 1 2 3 4 5 6 7 become 0 4 1 5 2 6 3 7: the two middle bytes change places, then the two
 // middle nibbles of either half.
 void Awq(const uint8_t* in, size_t words, uint8_t* out) {
@@ -84,15 +100,15 @@ void Awq(const uint8_t* in, size_t words, uint8_t* out) {
 // The nibbles of a row, a byte each, then two to a byte.
 constexpr size_t kChunk = 1024;
 
-// One nibble of each word to a byte. `out` has room for a vector more.
-HWY_INLINE void PickNibbles(const uint8_t* words, size_t count, int shift, uint8_t* out) {
+// One number of each word to a byte: what `mask` leaves. `out` has room for a vector more.
+HWY_INLINE void Pick(const uint8_t* words, size_t count, int shift, uint32_t mask, uint8_t* out) {
   const Words d;
   const hn::Rebind<uint8_t, Words> narrow;
   const size_t lanes = hn::Lanes(d);
   const auto pick = [&](const uint8_t* from, uint8_t* to) HWY_ATTR {
     const auto word = hn::BitCast(d, hn::LoadU(Bytes(), from));
-    const auto nibble = hn::And(hn::ShiftRightSame(word, shift), hn::Set(d, 15));
-    hn::StoreU(hn::DemoteTo(narrow, hn::BitCast(Signed(), nibble)), narrow, to);
+    const auto number = hn::And(hn::ShiftRightSame(word, shift), hn::Set(d, mask));
+    hn::StoreU(hn::DemoteTo(narrow, hn::BitCast(Signed(), number)), narrow, to);
   };
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) pick(words + 4 * i, out + i);
@@ -122,8 +138,20 @@ void Rows(const uint8_t* words, size_t columns, size_t first, size_t rows, uint8
   for (size_t start = 0; start < columns; start += kChunk) {
     const size_t count = std::min(kChunk, columns - start);
     for (size_t r = 0; r < rows; ++r) {
-      PickNibbles(words + 4 * start, count, static_cast<int>(4 * (first + r)), nibbles);
+      Pick(words + 4 * start, count, static_cast<int>(4 * (first + r)), 15, nibbles);
       PackNibbles(nibbles, (count + 1) / 2, out + r * out_pitch + start / 2);
+    }
+  }
+}
+
+void ByteRows(const uint8_t* words, size_t columns, size_t first, size_t rows, uint8_t* out,
+              size_t out_pitch) {
+  uint8_t bytes[kChunk + HWY_MAX_BYTES];
+  for (size_t start = 0; start < columns; start += kChunk) {
+    const size_t count = std::min(kChunk, columns - start);
+    for (size_t r = 0; r < rows; ++r) {
+      Pick(words + 4 * start, count, static_cast<int>(8 * (first + r)), 255, bytes);
+      std::memcpy(out + r * out_pitch + start, bytes, count);
     }
   }
 }
@@ -139,6 +167,8 @@ namespace {
 
 HWY_EXPORT(Rows);
 HWY_EXPORT(Zeros);
+HWY_EXPORT(ByteRows);
+HWY_EXPORT(ByteZeros);
 HWY_EXPORT(Awq);
 
 // Nibble `i` of a run of little-endian words, whose bytes hold two each, the low nibble first.
@@ -168,6 +198,22 @@ void ReferenceGptqZeros(const void* in, size_t words, void* out) {
   }
 }
 
+void ReferenceGptqByteRows(const void* words, size_t columns, size_t first, size_t rows, void* out,
+                           size_t out_pitch) {
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < columns; ++c) {
+      static_cast<uint8_t*>(out)[r * out_pitch + c] =
+          static_cast<const uint8_t*>(words)[4 * c + first + r];
+    }
+  }
+}
+
+void ReferenceGptqByteZeros(const void* in, size_t words, void* out) {
+  for (size_t i = 0; i < 4 * words; ++i) {
+    static_cast<uint8_t*>(out)[i] = static_cast<uint8_t>(static_cast<const uint8_t*>(in)[i] + 1);
+  }
+}
+
 void ReferenceAwqToU4(const void* in, size_t words, void* out) {
   static constexpr int kColumn[8] = {0, 2, 4, 6, 1, 3, 5, 7};
   for (size_t w = 0; w < words; ++w) {
@@ -188,6 +234,17 @@ void GptqRows(const void* words, size_t columns, size_t first, size_t rows, void
 
 void GptqZeros(const void* in, size_t words, void* out) {
   HWY_DYNAMIC_DISPATCH(Zeros)
+  (static_cast<const uint8_t*>(in), words, static_cast<uint8_t*>(out));
+}
+
+void GptqByteRows(const void* words, size_t columns, size_t first, size_t rows, void* out,
+                  size_t out_pitch) {
+  HWY_DYNAMIC_DISPATCH(ByteRows)
+  (static_cast<const uint8_t*>(words), columns, first, rows, static_cast<uint8_t*>(out), out_pitch);
+}
+
+void GptqByteZeros(const void* in, size_t words, void* out) {
+  HWY_DYNAMIC_DISPATCH(ByteZeros)
   (static_cast<const uint8_t*>(in), words, static_cast<uint8_t*>(out));
 }
 

@@ -1,6 +1,7 @@
-// Packing: four-bit weights of GPTQ and AWQ checkpoints, from int32 words to plain runs of U4.
+// Packing: weights of GPTQ and AWQ checkpoints, from int32 words to plain runs of U4, or of GPTQ's U8.
 //
-// Both keep eight weights in a little-endian int32, nibble 0 in the lowest bits.
+// Both keep eight weights in a little-endian int32, nibble 0 in the lowest bits; GPTQ of eight bits four,
+// byte by byte.
 //
 // GPTQ (K is the input axis):
 // - qweight int32 [K/8, N]: nibble i of word (r, n) is weight (8 r + i, n).
@@ -9,6 +10,9 @@
 //   transpose of 32-bit elements (CopyStrided, permute.h).
 // - qzeros int32 [G, N/8]: nibble i of word (g, w) is the zero point of column 8 w + i, so they are
 //   plain U4 [G, N]. Version 1 of the format stores one less, modulo 16: GptqZeros gives the points.
+//
+// Of eight bits they are int32 [K/4, N] and [G, N/4], and zero points one less modulo 256: GptqByteRows,
+// GptqByteZeros.
 //
 // AWQ:
 // - qweight int32 [K, N/8] and qzeros int32 [G, N/8]: nibble i of word w is column
@@ -41,6 +45,16 @@ void ReferenceGptqRows(const void* words, size_t columns, size_t first, size_t r
 // 8 * words zero points of a version 1 checkpoint: each nibble plus one, modulo 16.
 void GptqZeros(const void* in, size_t words, void* out);
 void ReferenceGptqZeros(const void* in, size_t words, void* out);
+
+// Rows [first, first + rows) of the four that a row of words of bytes holds, each to `columns` bytes.
+void GptqByteRows(const void* words, size_t columns, size_t first, size_t rows, void* out,
+                  size_t out_pitch);
+void ReferenceGptqByteRows(const void* words, size_t columns, size_t first, size_t rows, void* out,
+                           size_t out_pitch);
+
+// 4 * words zero points: each byte plus one, modulo 256.
+void GptqByteZeros(const void* in, size_t words, void* out);
+void ReferenceGptqByteZeros(const void* in, size_t words, void* out);
 
 // 8 * words nibbles into the order of their columns.
 void AwqToU4(const void* in, size_t words, void* out);

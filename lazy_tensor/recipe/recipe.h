@@ -62,12 +62,14 @@ class Recipe {
   // scale F32 F16 BF16; zero any number.
   static absl::StatusOr<RecipePtr> Unpack(RecipePtr weights, RecipePtr scale, RecipePtr zero,
                                           ElementType to);
-  // table[index], a code book: indices U4 or U8, the table a vector of at least 16 or 256 elements.
+  // table[index]. A code book: indices U4 or U8, the table a vector of at least 16 or 256 elements. Or rows:
+  // indices I32[K], the table [G, ...], which makes [K, ...]; evaluating one that is not below G is
+  // InvalidArgument.
   static absl::StatusOr<RecipePtr> Gather(RecipePtr indices, RecipePtr table);
   // U8 -> I8 or back by 128, U4 -> I4 or back by 8. Shift the zero point too and products stay the
   // same.
   static absl::StatusOr<RecipePtr> Shift(RecipePtr input);
-  // Four-bit weights out of I32 words, as U4.
+  // Small weights out of I32 words, as U4 or U8.
   static absl::StatusOr<RecipePtr> UnpackNibbles(RecipePtr words, NibbleLayout layout);
   // GGUF blocks: U8[..., bytes of a row] -> `to`[..., weights of a row]; F32, F16 or BF16.
   static absl::StatusOr<RecipePtr> DequantizeBlocks(RecipePtr bytes, kernels::BlockFormat format,
@@ -95,6 +97,7 @@ class Recipe {
 
  private:
   Recipe() = default;
+  static absl::StatusOr<RecipePtr> GatherRows(RecipePtr indices, RecipePtr table);
   static absl::StatusOr<RecipePtr> Make(RecipeOp op, std::vector<RecipePtr> inputs,
                                         TensorType type);
   RecipeOp op_;

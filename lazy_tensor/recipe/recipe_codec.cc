@@ -203,7 +203,7 @@ class NodeReader {
 
   absl::StatusOr<RecipeOp> Nibbles() const {
     NPUBANK_ASSIGN_OR_RETURN(const int64_t number, OneValue());
-    if (number < 1 || number > static_cast<int64_t>(NibbleLayout::kBytes)) {
+    if (number < 1 || number > static_cast<int64_t>(NibbleLayout::kByteRows)) {
       return absl::InvalidArgumentError(absl::StrCat("nibble layout number ", number));
     }
     return With(1, 1, UnpackNibblesOp{static_cast<NibbleLayout>(number)});

@@ -86,8 +86,8 @@ struct DescriptionOf {
   std::string operator()(const GatherOp&) const { return "gather"; }
   std::string operator()(const ShiftOp&) const { return absl::StrCat("shift(", element(), ")"); }
   std::string operator()(const UnpackNibblesOp& op) const {
-    constexpr const char* kNames[] = {"", "gptq rows", "columns", "columns + 1", "awq columns",
-                                        "bytes"};
+    constexpr const char* kNames[] = {"",      "gptq rows", "columns",  "columns + 1", "awq columns",
+                                      "bytes", "bytes + 1", "byte rows"};
     return absl::StrCat("unpack_nibbles(", kNames[static_cast<int>(op.layout)], ")");
   }
   std::string operator()(const DequantizeBlocksOp& op) const {

@@ -65,7 +65,7 @@ struct SplatOp {
   uint64_t bits = 0;  // of every element, in the low bits
 };
 struct UnpackOp {};  // inputs: weights, scale, and sometimes a zero point
-struct GatherOp {};  // inputs: indices, table
+struct GatherOp {};  // inputs: indices, table: a code book, or rows
 struct ShiftOp {};   // flips the highest bit: U8 <-> I8 by 128, U4 <-> I4 by 8
 // How small integers lie in int32 words (kernels/packing.h has the pictures).
 enum class NibbleLayout : uint8_t {
@@ -73,9 +73,16 @@ enum class NibbleLayout : uint8_t {
   kColumns = 2,         // GPTQ version 2 qzeros: I32[..., N/8] -> U4[..., N], lowest nibble first
   kColumnsPlusOne = 3,  // GPTQ version 1 qzeros: the same, each stored one too small
   kColumnsAwq = 4,      // AWQ qweight and qzeros: I32[..., N/8] -> U4[..., N]
-  kBytes = 5,           // eight-bit weight_packed: I32[..., N/4] -> U8[..., N], lowest byte first
+  kBytes = 5,           // eight-bit weight_packed, and qzeros of version 2: I32[..., N/4] -> U8[..., N],
+                        // lowest byte first
+  kBytesPlusOne = 6,    // eight-bit GPTQ version 1 qzeros: the same, each stored one too small
+  kByteRows = 7,        // eight-bit GPTQ qweight: I32[K/4, N] -> U8[K, N]
 };
-constexpr int NumbersInWord(NibbleLayout layout) { return layout == NibbleLayout::kBytes ? 4 : 8; }
+constexpr int NumbersInWord(NibbleLayout layout) { return layout >= NibbleLayout::kBytes ? 4 : 8; }
+// Whether a word's numbers are of one column.
+constexpr bool HoldsRows(NibbleLayout layout) {
+  return layout == NibbleLayout::kRows || layout == NibbleLayout::kByteRows;
+}
 struct UnpackNibblesOp {
   NibbleLayout layout = NibbleLayout::kRows;
 };

@@ -98,11 +98,26 @@ absl::StatusOr<RecipePtr> Recipe::Unpack(RecipePtr weights, RecipePtr scale, Rec
   return Make(UnpackOp{}, std::move(inputs), std::move(type));
 }
 
+absl::StatusOr<RecipePtr> Recipe::GatherRows(RecipePtr indices, RecipePtr table) {
+  const Shape& from = table->type().shape();
+  if (indices->type().shape().rank() != 1 || from.rank() < 1 || from.dim(0) < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("gather of rows ", indices->type().ToString(), " of ",
+                                                   table->type().ToString()));
+  }
+  std::vector<int64_t> dims(from.dims().begin(), from.dims().end());
+  dims[0] = indices->type().num_elements();
+  NPUBANK_ASSIGN_OR_RETURN(Shape shape, Shape::Create(dims));
+  NPUBANK_ASSIGN_OR_RETURN(TensorType type, TensorType::Create(table->type().element(), std::move(shape)));
+  std::vector<RecipePtr> inputs = {std::move(indices), std::move(table)};
+  return Make(GatherOp{}, std::move(inputs), std::move(type));
+}
+
 absl::StatusOr<RecipePtr> Recipe::Gather(RecipePtr indices, RecipePtr table) {
   NPUBANK_RETURN_IF_ERROR(CheckInput("gather", indices));
   NPUBANK_RETURN_IF_ERROR(CheckInput("gather", table));
   const TensorType& index = indices->type();
   const TensorType& entry = table->type();
+  if (index.element() == ElementType::kI32) return GatherRows(std::move(indices), std::move(table));
   const bool fits = (index.element() == ElementType::kU4 || index.element() == ElementType::kU8) &&
                     entry.shape().rank() == 1 && BitWidth(entry.element()) >= 8 &&
                     entry.num_elements() >= int64_t{1} << BitWidth(index.element()) &&
@@ -126,13 +141,12 @@ absl::StatusOr<RecipePtr> Recipe::Shift(RecipePtr input) {
 absl::StatusOr<RecipePtr> Recipe::UnpackNibbles(RecipePtr words, NibbleLayout layout) {
   NPUBANK_RETURN_IF_ERROR(CheckInput("unpack_nibbles", words));
   const Shape& from = words->type().shape();
-  const bool rows = layout == NibbleLayout::kRows;
+  const bool rows = HoldsRows(layout);
   const int per_word = NumbersInWord(layout);
   if (words->type().element() != ElementType::kI32 || (rows ? from.rank() != 2 : from.rank() < 1)) {
     return absl::InvalidArgumentError(absl::StrCat("unpack_nibbles of ", words->type().ToString(),
-                                                   rows ? "; I32[K/8,N]" : "; I32[...,N/",
-                                                   rows ? "" : absl::StrCat(per_word, "]"),
-                                                   " is needed"));
+                                                   rows ? "; I32[K/" : "; I32[...,N/", per_word,
+                                                   rows ? ",N]" : "]", " is needed"));
   }
   std::vector<int64_t> dims(from.dims().begin(), from.dims().end());
   int64_t& packed = rows ? dims.front() : dims.back();

@@ -181,7 +181,8 @@ NPUBANK_API npubank_error* npubank_tensor_unpack(const npubank_tensor* tensor, c
 NPUBANK_API npubank_error* npubank_tensor_gather(const npubank_tensor* tensor, const npubank_tensor* table,
                                                  npubank_tensor** out);
 NPUBANK_API npubank_error* npubank_tensor_shift(const npubank_tensor* tensor, npubank_tensor** out);
-/* layout: 1 rows, 2 columns, 3 columns stored one too small, 4 AWQ's columns, 5 bytes. */
+/* layout: 1 rows, 2 columns, 3 columns stored one too small, 4 AWQ's columns, 5 bytes, 6 bytes stored one too
+ * small, 7 rows of bytes. */
 NPUBANK_API npubank_error* npubank_tensor_unpack_nibbles(const npubank_tensor* tensor, uint32_t layout,
                                                          npubank_tensor** out);
 /* format: ggml's number of the block type. */

@@ -197,7 +197,7 @@ npubank_error* npubank_tensor_shift(const npubank_tensor* tensor, npubank_tensor
 npubank_error* npubank_tensor_unpack_nibbles(const npubank_tensor* tensor, uint32_t layout,
                                              npubank_tensor** out) {
   return MakeTensor({{tensor, "tensor"}}, out, [&]() -> Made {
-    if (layout < 1 || layout > static_cast<uint32_t>(NibbleLayout::kBytes)) return NoSuch("layout of nibbles", layout);
+    if (layout < 1 || layout > static_cast<uint32_t>(NibbleLayout::kByteRows)) return NoSuch("layout of nibbles", layout);
     return tensor->tensor.UnpackNibbles(static_cast<NibbleLayout>(layout));
   });
 }

@@ -56,7 +56,8 @@
 //   {"reshape": [64, 64]}   {"permute": [1, 0]}   {"convert": "F16"}
 //   {"unpack": {"scale": TENSOR, "zero": TENSOR, "to": "F16"}}       zero may be missing
 //   {"gather": {"table": TENSOR}}   {"shift": {}}
-//   {"unpack_nibbles": "rows"}      or "columns", "columns_plus_one", "columns_awq", "bytes"
+//   {"unpack_nibbles": "rows"}      or "columns", "columns_plus_one", "columns_awq", "bytes", "bytes_plus_one",
+//                                   "byte_rows"
 //   {"dequantize_blocks": {"format": "Q4_0", "to": "F16"}}
 //   {"copy_block_plane": {"format": "Q4_0", "plane": "numbers"}}     or "scale", "min"
 //

@@ -161,7 +161,9 @@ class WordsReader {
         {"columns", NibbleLayout::kColumns},
         {"columns_plus_one", NibbleLayout::kColumnsPlusOne},
         {"columns_awq", NibbleLayout::kColumnsAwq},
-        {"bytes", NibbleLayout::kBytes}};
+        {"bytes", NibbleLayout::kBytes},
+        {"bytes_plus_one", NibbleLayout::kBytesPlusOne},
+        {"byte_rows", NibbleLayout::kByteRows}};
     const std::string name = step.Text("unpack_nibbles");
     for (const auto& [known, layout] : kLayouts)
       if (known == name) return input.UnpackNibbles(layout);

@@ -15,8 +15,7 @@ void CheckQuantization(absl::string_view json) {
   if (!found.ok() || !found->has_value()) return;
   const Quantization& quantization = **found;
   if (quantization.bits != 4 && quantization.bits != 8) abort();
-  const bool compressed = quantization.method >= Quantization::Method::kInt8;
-  if (quantization.bits == 8 && !compressed) abort();
+  if (quantization.bits == 8 && quantization.method == Quantization::Method::kAwq) abort();
   if (quantization.group_size != Quantization::kWholeColumn &&
       (quantization.group_size < 1 || quantization.group_size > 1 << 20)) {
     abort();

@@ -46,6 +46,7 @@ const std::shared_ptr<const SourceIndex>& Index() {
     add("words", ElementType::kI32, {4, 8});
     add("bytes", ElementType::kU8, {6, 4});
     add("table", ElementType::kF32, {256});
+    add("rows", ElementType::kI32, {5});
     add("scale", ElementType::kF16, {6, 1});
     if (!ok) std::abort();
     return made;
@@ -56,7 +57,9 @@ const std::shared_ptr<const SourceIndex>& Index() {
 void Use(const RecipePtr& recipe) {
   if (recipe->type().bytes() > kSmall || recipe->depth() > 8) return;
   std::vector<std::byte> out(recipe->type().bytes());
-  if (!Evaluate(*recipe, absl::MakeSpan(out), {}).ok()) std::abort();
+  const absl::Status status = Evaluate(*recipe, absl::MakeSpan(out), {});
+  // Which rows are gathered is known when it is evaluated.
+  if (!status.ok() && status.message().find("gather of rows") == absl::string_view::npos) std::abort();
 }
 
 }  // namespace

@@ -180,6 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Layout{"gguf_kept", CheckpointFormat::kGgufQ4_0, WeightFormat::kKeep, 1},
                       Layout{"gguf_packed", CheckpointFormat::kGgufQ4_0, WeightFormat::kPacked, 2},
                       Layout{"gptq_kept", CheckpointFormat::kGptq, WeightFormat::kKeep, 3},
+                      Layout{"gptq_act_order_kept", CheckpointFormat::kGptqActOrder, WeightFormat::kKeep, 4},
                       Layout{"awq_packed", CheckpointFormat::kAwq, WeightFormat::kPacked, 3},
                       Layout{"int8_kept", CheckpointFormat::kInt8, WeightFormat::kKeep, 2},
                       Layout{"int4_packed", CheckpointFormat::kPackInt4, WeightFormat::kPacked, 2}),

@@ -25,7 +25,7 @@ std::vector<int64_t> DimsOf(const TensorType& type) {
 
 const char* LayoutName(NibbleLayout layout) {
   constexpr const char* kNames[] = {"", "rows", "columns", "columns_plus_one", "columns_awq",
-                                    "bytes"};
+                                    "bytes", "bytes_plus_one", "byte_rows"};
   return kNames[static_cast<int>(layout)];
 }
 

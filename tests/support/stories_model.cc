@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <vector>
 
 #include "npubank/lazy_tensor/kernels/convert.h"
@@ -108,33 +110,42 @@ struct Levels {
   std::vector<float> scale;  // [groups, out], as F16 holds them
 };
 
-Levels Quantize(const Matrix& matrix, bool symmetric) {
+// Each input's group is that of `group_of`, kGroup inputs to each.
+Levels Quantize(const Matrix& matrix, bool symmetric, int bits, const std::vector<int32_t>& group_of) {
+  const int most_level = (1 << bits) - 1;
   const int64_t groups = matrix.in / kGroup;
   Levels levels;
   levels.level.resize(matrix.in * matrix.out);
-  levels.zero.resize(groups * matrix.out, 8);
+  levels.zero.resize(groups * matrix.out, 1 << (bits - 1));
   levels.scale.resize(groups * matrix.out);
-  std::vector<float> low(levels.scale.size());
-  for (int64_t g = 0; g < groups; ++g)
-    for (int64_t n = 0; n < matrix.out; ++n) {
-      const auto begin = matrix.values.begin() + n * matrix.in + g * kGroup;
-      const auto [min, max] = std::minmax_element(begin, begin + kGroup);
-      const float least = std::min(0.0f, *min), most = std::max(0.0f, *max);
-      const float range = symmetric ? 2 * std::max(-least, most) : most - least;
-      levels.scale[g * matrix.out + n] = range == 0 ? 1 : range / 15;
-      low[g * matrix.out + n] = least;
-    }
-  levels.scale = Rounded(levels.scale);
-  for (int64_t at = 0; !symmetric && at < groups * matrix.out; ++at)
-    levels.zero[at] = std::clamp<int>(std::lround(-low[at] / levels.scale[at]), 0, 15);
+  std::vector<float> low(levels.scale.size()), high(levels.scale.size());
   for (int64_t k = 0; k < matrix.in; ++k)
     for (int64_t n = 0; n < matrix.out; ++n) {
-      const int64_t at = k / kGroup * matrix.out + n;
+      const int64_t at = group_of[k] * matrix.out + n;
+      low[at] = std::min(low[at], matrix.values[n * matrix.in + k]);
+      high[at] = std::max(high[at], matrix.values[n * matrix.in + k]);
+    }
+  for (size_t at = 0; at < low.size(); ++at) {
+    const float range = symmetric ? 2 * std::max(-low[at], high[at]) : high[at] - low[at];
+    levels.scale[at] = range == 0 ? 1 : range / static_cast<float>(most_level);
+  }
+  levels.scale = Rounded(levels.scale);
+  for (int64_t at = 0; !symmetric && at < groups * matrix.out; ++at)
+    levels.zero[at] = std::clamp<int>(std::lround(-low[at] / levels.scale[at]), 0, most_level);
+  for (int64_t k = 0; k < matrix.in; ++k)
+    for (int64_t n = 0; n < matrix.out; ++n) {
+      const int64_t at = group_of[k] * matrix.out + n;
       const float value = matrix.values[n * matrix.in + k];
       levels.level[k * matrix.out + n] =
-          std::clamp<int>(std::lround(value / levels.scale[at]) + levels.zero[at], 0, 15);
+          std::clamp<int>(std::lround(value / levels.scale[at]) + levels.zero[at], 0, most_level);
     }
   return levels;
+}
+
+std::vector<int32_t> GroupsInOrder(int64_t inputs) {
+  std::vector<int32_t> group_of(inputs);
+  for (int64_t k = 0; k < inputs; ++k) group_of[k] = static_cast<int32_t>(k / kGroup);
+  return group_of;
 }
 
 // Rows of numbers below 16, eight columns to a word; `order` says which nibble holds which column.
@@ -146,33 +157,45 @@ std::vector<uint32_t> PackColumns(const std::vector<int>& numbers,
   return words;
 }
 
-// Eight rows of one column to a word.
-std::vector<uint32_t> PackRows(const std::vector<int>& numbers, int64_t columns) {
-  std::vector<uint32_t> words(numbers.size() / 8);
+// Columns one after the other, or rows of one column, to words of numbers of so many bits.
+std::vector<uint32_t> PackInOrder(const std::vector<int>& numbers, int bits) {
+  const size_t in_word = 32 / bits;
+  std::vector<uint32_t> words(numbers.size() / in_word);
+  for (size_t i = 0; i < numbers.size(); ++i)
+    words[i / in_word] |= static_cast<uint32_t>(numbers[i]) << (bits * (i % in_word));
+  return words;
+}
+std::vector<uint32_t> PackRows(const std::vector<int>& numbers, int64_t columns, int bits) {
+  const size_t in_word = 32 / bits;
+  std::vector<uint32_t> words(numbers.size() / in_word);
   for (size_t i = 0; i < numbers.size(); ++i) {
     const size_t row = i / columns;
-    words[row / 8 * columns + i % columns] |= static_cast<uint32_t>(numbers[i]) << (4 * (row % 8));
+    words[row / in_word * columns + i % columns] |= static_cast<uint32_t>(numbers[i])
+                                                    << (bits * (row % in_word));
   }
   return words;
 }
 
-void AddGptq(const std::string& prefix, const Matrix& matrix, Tensors& to) {
-  Levels levels = Quantize(matrix, /*symmetric=*/true);
-  for (int& zero : levels.zero) --zero;
+void AddGptq(const GptqLayout& layout, const std::string& prefix, const Matrix& matrix, Tensors& to) {
+  std::vector<int32_t> group_of = GroupsInOrder(matrix.in);
+  // Of another seed for each layer.
+  if (layout.act_order) std::shuffle(group_of.begin(), group_of.end(), std::mt19937(std::hash<std::string>()(prefix)));
+  Levels levels = Quantize(matrix, layout.symmetric, layout.bits, group_of);
+  const int most = (1 << layout.bits) - 1;
+  for (int& zero : levels.zero) zero = (zero - (layout.version == 1 ? 1 : 0)) & most;
+  const int64_t in_word = 32 / layout.bits;
   const int64_t groups = matrix.in / kGroup;
-  to.Add(prefix + ".qweight", "I32", {matrix.in / 8, matrix.out},
-         BytesOf(PackRows(levels.level, matrix.out)));
-  to.Add(prefix + ".qzeros", "I32", {groups, matrix.out / 8},
-         BytesOf(PackColumns(levels.zero, {0, 1, 2, 3, 4, 5, 6, 7})));
+  to.Add(prefix + ".qweight", "I32", {matrix.in / in_word, matrix.out},
+         BytesOf(PackRows(levels.level, matrix.out, layout.bits)));
+  to.Add(prefix + ".qzeros", "I32", {groups, matrix.out / in_word},
+         BytesOf(PackInOrder(levels.zero, layout.bits)));
   to.Add(prefix + ".scales", "F16", {groups, matrix.out}, BytesOf(Halves(levels.scale)));
-  std::vector<int32_t> group_of_row(matrix.in);
-  for (int64_t k = 0; k < matrix.in; ++k) group_of_row[k] = static_cast<int32_t>(k / kGroup);
-  to.Add(prefix + ".g_idx", "I32", {matrix.in}, BytesOf(group_of_row));
+  to.Add(prefix + ".g_idx", "I32", {matrix.in}, BytesOf(group_of));
 }
 
 void AddAwq(const std::string& prefix, const Matrix& matrix, Tensors& to) {
   constexpr std::array<int, 8> kOrder = {0, 4, 1, 5, 2, 6, 3, 7};
-  const Levels levels = Quantize(matrix, /*symmetric=*/false);
+  const Levels levels = Quantize(matrix, /*symmetric=*/false, 4, GroupsInOrder(matrix.in));
   const int64_t groups = matrix.in / kGroup;
   to.Add(prefix + ".qweight", "I32", {matrix.in, matrix.out / 8},
          BytesOf(PackColumns(levels.level, kOrder)));
@@ -248,7 +271,7 @@ Json CompressedTensors(const char* format, int bits, const Json& group_size) {
 }
 
 void WriteQuantized(const std::string& folder, const Json& quantization,
-                    void (*add)(const std::string&, const Matrix&, Tensors&)) {
+                    const std::function<void(const std::string&, const Matrix&, Tensors&)>& add) {
   const Tensors from = Tensors::Read(StoriesFolder() + "/model.safetensors");
   Tensors to;
   for (const auto& [name, entry] : from.header.items()) {
@@ -289,15 +312,19 @@ void WriteShardedStories(const std::string& folder) {
   WriteWholeFile(folder + "/config.json", ReadWholeFile(StoriesFolder() + "/config.json"));
 }
 
-void WriteGptqStories(const std::string& folder) {
+void WriteGptqStories(const std::string& folder, const GptqLayout& layout) {
   WriteQuantized(folder,
                  {{"quant_method", "gptq"},
-                  {"bits", 4},
+                  {"bits", layout.bits},
                   {"group_size", kGroup},
-                  {"desc_act", false},
-                  {"sym", true},
-                  {"checkpoint_format", "gptq"}},
-                 AddGptq);
+                  {"desc_act", layout.act_order},
+                  {"static_groups", false},
+                  {"true_sequential", true},
+                  {"sym", layout.symmetric},
+                  {"checkpoint_format", layout.version == 1 ? "gptq" : "gptq_v2"}},
+                 [&](const std::string& prefix, const Matrix& matrix, Tensors& to) {
+                   AddGptq(layout, prefix, matrix, to);
+                 });
 }
 
 void WriteAwqStories(const std::string& folder) {

@@ -3,7 +3,7 @@
 //   options.model = StoriesFolder();         // F32, tokens.json, expected/
 //   WriteGptqStories(folder.path());         // the same model in 4 bits
 //
-// The quantised layouts round to the nearest of 16 levels per group of 32 numbers, in plain loops
+// The quantised layouts round to the nearest of 16 or 256 levels per group of 32 numbers, in plain loops
 // that share nothing with the library's readers; the feed-forward's 172 is padded to 192 with zeros,
 // as whole groups need. A file that cannot be read or written fails the test.
 #ifndef NPUBANK_TESTS_SUPPORT_STORIES_MODEL_H_
@@ -18,8 +18,15 @@ std::string StoriesGguf();  // Q4_0
 
 // Into `folder`, which exists. Two shards and their index; the vocabulary is not among them.
 void WriteShardedStories(const std::string& folder);
-// GPTQ version 1, symmetric: words of eight rows, zeros stored one too small.
-void WriteGptqStories(const std::string& folder);
+// GPTQ: words of eight or four rows, zeros of version 1 stored one too small; in activation order each layer's
+// inputs are dealt out to its groups as by a shuffle.
+struct GptqLayout {
+  int bits = 4;  // or 8
+  bool act_order = false;
+  bool symmetric = true;
+  int version = 1;
+};
+void WriteGptqStories(const std::string& folder, const GptqLayout& layout = {});
 // AWQ "gemm", asymmetric: words of eight interleaved columns.
 void WriteAwqStories(const std::string& folder);
 

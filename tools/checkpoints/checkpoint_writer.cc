@@ -67,9 +67,13 @@ std::string MakeConfig(const CheckpointShape& shape) {
   Json config = MadeUpNetwork(shape).Config();
   config["torch_dtype"] = dtype;
   const int64_t group = GroupSize(shape).value_or(-1);
-  if (shape.format == CheckpointFormat::kGptq) {
-    config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4},   {"group_size", group},
-                                     {"desc_act", false},      {"sym", true}, {"checkpoint_format", "gptq"}};
+  if (IsGptq(shape.format)) {
+    config["quantization_config"] = {{"quant_method", "gptq"},
+                                     {"bits", shape.format == CheckpointFormat::kGptq8 ? 8 : 4},
+                                     {"group_size", group},
+                                     {"desc_act", shape.format == CheckpointFormat::kGptqActOrder},
+                                     {"sym", true},
+                                     {"checkpoint_format", "gptq"}};
   } else if (shape.format == CheckpointFormat::kAwq) {
     config["quantization_config"] = {{"quant_method", "awq"}, {"bits", 4}, {"group_size", group},
                                      {"zero_point", true},    {"version", "gemm"}};
@@ -123,13 +127,14 @@ class TensorWriter {
       case Content::kShape:
         std::memcpy(bytes_.data(), tensor.dims.data(), count * sizeof(int64_t));
         return;
-      case Content::kZeroPoints:  // eight; GPTQ stores them one too small
-        std::fill_n(words, count, shape_.format == CheckpointFormat::kGptq ? 0x77777777 : 0x88888888);
+      case Content::kZeroPoints:  // the middle, 8 or 128; GPTQ stores them one too small
+        std::fill_n(words, count,
+                    shape_.format == CheckpointFormat::kGptq8 ? 0x7F7F7F7F
+                    : IsGptq(shape_.format)                   ? 0x77777777
+                                                              : 0x88888888);
         return;
       case Content::kGroups:
-        for (uint64_t i = 0; i < count; ++i) {
-          words[i] = static_cast<uint32_t>((first + i) / static_cast<uint64_t>(tensor.group_size));
-        }
+        for (uint64_t i = 0; i < count; ++i) words[i] = GroupOf(tensor, first + i);
         return;
       case Content::kDivisors:
         for (uint64_t i = 0; i < count; ++i) {
@@ -139,6 +144,16 @@ class TensorWriter {
       case Content::kBlocks:
         return numbers.Blocks(*tensor.blocks, first, count, bytes_.data());
     }
+  }
+
+  // In activation order the inputs are dealt out to the groups as by a shuffle: a step through all of them.
+  uint32_t GroupOf(const LaidOutTensor& tensor, uint64_t input) const {
+    const auto inputs = static_cast<uint64_t>(tensor.type.num_elements());
+    if (shape_.format == CheckpointFormat::kGptqActOrder) {
+      const uint64_t step = inputs % 7919 != 0 ? 7919 : 7907;  // primes
+      input = (input * step + inputs / 3) % inputs;
+    }
+    return static_cast<uint32_t>(input / static_cast<uint64_t>(tensor.group_size));
   }
 
   void Convert(const LaidOutTensor& tensor, uint64_t count) {
@@ -204,6 +219,8 @@ absl::Status WriteShards(const CheckpointShape& shape, const std::vector<LaidOut
 std::optional<CheckpointFormat> CheckpointFormatFromName(absl::string_view name) {
   if (name == "safetensors") return CheckpointFormat::kSafetensors;
   if (name == "gptq") return CheckpointFormat::kGptq;
+  if (name == "gptq-act-order") return CheckpointFormat::kGptqActOrder;
+  if (name == "gptq-8bit") return CheckpointFormat::kGptq8;
   if (name == "awq") return CheckpointFormat::kAwq;
   if (name == "int8") return CheckpointFormat::kInt8;
   if (name == "pack-int8") return CheckpointFormat::kPackInt8;

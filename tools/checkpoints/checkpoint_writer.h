@@ -33,6 +33,8 @@ namespace npubank {
 enum class CheckpointFormat {
   kSafetensors,
   kGptq,
+  kGptqActOrder,  // desc_act: a layer's groups in an order of their own
+  kGptq8,         // of eight bits
   kAwq,
   kInt8,      // compressed-tensors, "int-quantized": a scale for each output
   kPackInt8,  // "pack-quantized": words of four numbers, scales as above
@@ -43,7 +45,7 @@ enum class CheckpointFormat {
   kGgufQ8_0,
   kGgufF32,
 };
-// "safetensors", "gptq", "awq", "int8", "pack-int8", "pack-int4", "gguf-q4_0", "gguf-q4_k", "gguf-q6_k", "gguf-q8_0",
+// "safetensors", "gptq", "gptq-act-order", "gptq-8bit", "awq", "int8", "pack-int8", "pack-int4", "gguf-q4_0", "gguf-q4_k", "gguf-q6_k", "gguf-q8_0",
 // "gguf-f32".
 std::optional<CheckpointFormat> CheckpointFormatFromName(absl::string_view name);
 

@@ -17,6 +17,7 @@ using Content = LaidOutTensor::Content;
 using kernels::BlockFormat;
 
 constexpr int64_t kUsualGroup = 128;
+constexpr int64_t kSmallGroup = 32;
 constexpr int64_t kNumbersInWord = 8;
 
 absl::Status CheckShape(const CheckpointShape& shape) {
@@ -102,18 +103,18 @@ class Layout {
     const int64_t in = logical.dims[1];
     const int64_t group = GroupSize(shape_).value_or(in);
     const int64_t groups = in / group;
-    if (out % kNumbersInWord != 0 || in % kNumbersInWord != 0) {
+    if (out % kNumbersInWord != 0 || in % kNumbersInWord != 0 || in % group != 0) {
       status_.Update(absl::InvalidArgumentError(
-          absl::StrCat(stem, " of [", out, ",", in, "] is not whole words of eight")));
+          absl::StrCat(stem, " of [", out, ",", in, "] is not whole words of eight, or groups of ", group)));
       return;
     }
-    const bool gptq = shape_.format == CheckpointFormat::kGptq;
-    const std::vector<int64_t> words = {gptq ? in / kNumbersInWord : in,
-                                        gptq ? out : out / kNumbersInWord};
+    const bool gptq = IsGptq(shape_.format);
+    const bool eight = shape_.format == CheckpointFormat::kGptq8;
+    const int64_t in_word = eight ? 4 : kNumbersInWord;
+    const std::vector<int64_t> words = {gptq ? in / in_word : in, gptq ? out : out / in_word};
     Add(stem + ".qweight", ElementType::kI32, words, Content::kWords);
-    Add(stem + ".qzeros", ElementType::kI32, {groups, out / kNumbersInWord},
-        Content::kZeroPoints);
-    Add(stem + ".scales", ElementType::kF16, {groups, out}, Content::kScales);
+    Add(stem + ".qzeros", ElementType::kI32, {groups, out / in_word}, Content::kZeroPoints);
+    Add(stem + ".scales", ElementType::kF16, {groups, out}, Content::kScales)->levels = eight ? 256 : 16;
     if (!gptq) return;
     Add(stem + ".g_idx", ElementType::kI32, {in}, Content::kGroups)->group_size = group;
   }
@@ -192,8 +193,17 @@ uint64_t LaidOutTensor::bytes() const {
 }
 
 std::optional<int64_t> GroupSize(const CheckpointShape& shape) {
-  const bool whole = shape.hidden % kUsualGroup == 0 && shape.intermediate % kUsualGroup == 0;
-  return whole ? std::optional(kUsualGroup) : std::nullopt;
+  const auto fits = [&](int64_t group) {
+    return shape.hidden % group == 0 && shape.intermediate % group == 0;
+  };
+  if (fits(kUsualGroup)) return kUsualGroup;
+  // One group has no order.
+  const bool order = shape.format == CheckpointFormat::kGptqActOrder;
+  return order && fits(kSmallGroup) ? std::optional(kSmallGroup) : std::nullopt;
+}
+
+bool IsGptq(CheckpointFormat format) {
+  return format >= CheckpointFormat::kGptq && format <= CheckpointFormat::kGptq8;
 }
 
 bool IsCompressed(CheckpointFormat format) {

@@ -41,6 +41,7 @@ struct LaidOutTensor {
 absl::StatusOr<std::vector<LaidOutTensor>> StoredLayout(const CheckpointShape& shape);
 // Inputs that share a scale in GPTQ and AWQ layers; nullopt: all of a layer's.
 std::optional<int64_t> GroupSize(const CheckpointShape& shape);
+bool IsGptq(CheckpointFormat format);
 bool IsCompressed(CheckpointFormat format);  // compressed-tensors
 bool IsGguf(CheckpointFormat format);
 

@@ -165,6 +165,7 @@ bool Program::Execution::RunMatMul(const FunctionOp& op) const {
   m.weight = Data(weight);
   m.element = weight.type.element();
   const WeightOperand parts = Parts(op);
+  if (!ListedGroupsExist(parts)) return false;
   if (!parts.form.plain()) m.parts = &parts;
   m.transposed = op.attributes.transposed;
   m.columns = Dim(Value(op.output), 1);

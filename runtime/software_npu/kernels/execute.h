@@ -5,8 +5,8 @@
 //
 // `span` says which rows count. Rows at or after its count are not computed and not read, in every
 // operation of a function that has one span; what they hold afterwards is unspecified.
-// False, with outputs unspecified: the span leaves the chunk or the cache, or a token is not in the
-// table. Threads: Run may be called from several threads on different memory.
+// False, with outputs unspecified: the span leaves the chunk or the cache, a token is not in the
+// table, or a weight lists a group that it does not have. Threads: Run may be called from several threads on different memory.
 #ifndef NPUBANK_RUNTIME_SOFTWARE_NPU_KERNELS_EXECUTE_H_
 #define NPUBANK_RUNTIME_SOFTWARE_NPU_KERNELS_EXECUTE_H_
 

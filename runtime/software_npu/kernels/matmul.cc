@@ -204,15 +204,29 @@ HWY_INLINE void AddNibbles(const float* HWY_RESTRICT x, const float* HWY_RESTRIC
   hn::StoreU(sum, d, sums);
 }
 
-// Eight values of k, all in one row of words: nibble j of a column's word is that of k = j.
-HWY_INLINE void AddGptqRow(const float* x, const uint8_t* words, const WordDecoder& group,
-                           int64_t width, float* sums) {
+// As many values of k as a word holds, all in one row of words: number j of a column's word is that of k = j.
+// scales[j] and zeros[j] are those of its group; all the same where groups are not listed.
+template <int kBits, bool kListed>
+HWY_INLINE void AddGptqRow(const float* x, const uint8_t* words, const float* const* scales,
+                           const float* const* zeros, int64_t width, float* sums) {
   const Words d;
+  const Floats df;
+  const hn::RebindToSigned<Floats> integers;
   for (int64_t c = 0; c + kLanes <= width; c += kLanes) {
     const auto word = hn::LoadU(d, reinterpret_cast<const uint32_t*>(words) + c);
-    AddNibbles(x, group.scales() + c, group.zeros() + c, sums + c, [&](int j) HWY_ATTR {
-      return hn::And(hn::ShiftRightSame(word, 4 * j), hn::Set(d, 15));
-    });
+    auto sum = hn::LoadU(df, sums + c);
+    auto scale = hn::LoadU(df, scales[0] + c);
+    auto zero = hn::LoadU(df, zeros[0] + c);
+    for (int j = 0; j < 32 / kBits; ++j) {
+      if (kListed && j > 0) {
+        scale = hn::LoadU(df, scales[j] + c);
+        zero = hn::LoadU(df, zeros[j] + c);
+      }
+      const auto number = hn::And(hn::ShiftRightSame(word, kBits * j), hn::Set(d, (1u << kBits) - 1));
+      const auto q = hn::ConvertTo(df, hn::BitCast(integers, number));
+      sum = hn::MulAdd(hn::Set(df, x[j]), hn::Mul(hn::Sub(q, zero), scale), sum);
+    }
+    hn::StoreU(sum, df, sums + c);
   }
 }
 
@@ -252,13 +266,21 @@ void ByColumns(const float* nibbles, int64_t words, float* columns) {
   }
 }
 
+template <int kBits, bool kListed>
 void AddGptqWords(const MatMulOperands& m, const float* x, int64_t column, int64_t width,
                   float* sums) {
+  constexpr int kInWord = 32 / kBits;
   WordDecoder group(*m.parts, column, width);
-  for (int64_t k = 0; k < m.depth; k += kNibbles) {
-    group.UseGroupOf(k);
-    AddGptqRow(x + k, m.parts->parts[0] + (k / kNibbles * m.columns + column) * 4, group, width,
-               sums);
+  const float* scales[kInWord] = {};
+  const float* zeros[kInWord] = {};
+  for (int64_t k = 0; k < m.depth; k += kInWord) {
+    for (int j = 0; j < (kListed ? kInWord : 1); ++j) {
+      group.UseGroupOf(k + j);
+      scales[j] = group.scales();
+      zeros[j] = group.zeros();
+    }
+    AddGptqRow<kBits, kListed>(x + k, m.parts->parts[0] + (k / kInWord * m.columns + column) * 4, scales,
+                               zeros, width, sums);
   }
 }
 
@@ -280,11 +302,12 @@ void AddAwqWords(const MatMulOperands& m, const float* x, int64_t column, int64_
   ByColumns(by_nibbles.data(), words, sums);
 }
 
-// Whether eight rows are always of one group, and the strip is whole vectors of words.
+// Whether the rows of a word are of one group, or each of its own, and the strip is whole vectors of words.
 bool InRegisters(const MatMulOperands& m, int64_t width) {
-  const int64_t group = m.depth / m.parts->groups;
-  if (m.depth % kNibbles != 0 || group % kNibbles != 0) return false;
   const bool awq = m.parts->form.kind() == WeightForm::Kind::kAwq;
+  const int64_t rows = 32 / m.parts->form.bits();
+  const bool one_group = m.depth / m.parts->groups % rows == 0;
+  if (m.depth % rows != 0 || !(one_group || m.parts->form.groups_listed())) return false;
   return width % (awq ? kNibbles * kLanes : kLanes) == 0;
 }
 
@@ -300,6 +323,16 @@ void AddDecodedWords(const MatMulOperands& m, const float* x, int64_t column, in
   }
 }
 
+void AddWords(const MatMulOperands& m, const float* x, int64_t column, int64_t width, float* sums) {
+  const WeightForm& form = m.parts->form;
+  if (!InRegisters(m, width)) return AddDecodedWords(m, x, column, width, sums);
+  if (form.kind() == WeightForm::Kind::kAwq) return AddAwqWords(m, x, column, width, sums);
+  const auto add = form.bits() == 4
+                       ? (form.groups_listed() ? AddGptqWords<4, true> : AddGptqWords<4, false>)
+                       : (form.groups_listed() ? AddGptqWords<8, true> : AddGptqWords<8, false>);
+  add(m, x, column, width, sums);
+}
+
 // One row, columns [column, column_end): at most kRowStrip.
 void RowStrip(const MatMulOperands& m, int64_t row, int64_t, int64_t column, int64_t column_end) {
   alignas(64) float sums[kRowStrip];
@@ -307,9 +340,7 @@ void RowStrip(const MatMulOperands& m, int64_t row, int64_t, int64_t column, int
   std::fill_n(sums, width, 0.0f);
   const float* const x = m.x + row * m.depth;
   if (m.parts != nullptr) {
-    const bool awq = m.parts->form.kind() == WeightForm::Kind::kAwq;
-    const auto add = !InRegisters(m, width) ? AddDecodedWords : awq ? AddAwqWords : AddGptqWords;
-    add(m, x, column, width, sums);
+    AddWords(m, x, column, width, sums);
   } else {
     WithWeight(m.weight, m.element, [&](const auto* w) {
       AddScaled(x, w + column, m.depth, m.columns, width, sums);
@@ -417,6 +448,8 @@ namespace {
 constexpr int64_t kStripStep = 64;
 constexpr int64_t kWordStripStep = 128;  // 16 words of eight
 constexpr int64_t kMostRowStrip = 2048;
+// Of one thread's strip, where it has all groups' scales and zero points: they stay in its second cache.
+constexpr int64_t kMostGroupBytes = 256 * 1024;
 constexpr int64_t kBlockStrip = 128;
 constexpr int64_t kStripsPerThread = 4;
 // Below this many multiplications a second thread costs more than it brings.
@@ -426,6 +459,10 @@ constexpr int64_t kWorthSharing = 1 << 15;
 int64_t StripWidth(const MatMulOperands& m, int64_t most) {
   const bool words = m.parts != nullptr && !m.parts->form.by_rows();
   const int64_t step = words ? kWordStripStep : kStripStep;
+  if (words && m.parts->form.groups_listed()) {
+    const int64_t bytes_of_column = m.parts->groups * 2 * static_cast<int64_t>(sizeof(float));
+    most = std::clamp(kMostGroupBytes / bytes_of_column / step * step, step, most);
+  }
   const int64_t shares = kStripsPerThread * WorkerPool::Get().threads();
   const int64_t even = (m.columns + shares - 1) / shares;
   return std::min(most, AlignUp(even, step));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 
 #include "npubank/lazy_tensor/kernels/blocks.h"
 #include "npubank/lazy_tensor/kernels/convert.h"
@@ -12,7 +13,7 @@
 namespace npubank::software_npu {
 namespace {
 
-constexpr int64_t kNumbersInWord = 8;
+constexpr int64_t kWordBits = 32;
 
 // Elements [first, first + count) of a tensor as F32. Four-bit ones may start within a byte.
 void Widen(ElementType element, const uint8_t* from, int64_t first, int64_t count, float* out) {
@@ -137,49 +138,82 @@ void DecodeRows(const WeightOperand& w, int64_t first, int64_t count, float* out
   for (int64_t row = first; row < first + count; ++row, out += w.columns) rows.Decode(row, out);
 }
 
+namespace {
+
+int64_t ListedGroup(const WeightOperand& w, int64_t row) {
+  int32_t group = 0;
+  std::memcpy(&group, w.parts[3] + 4 * row, sizeof(group));
+  return group;
+}
+
+}  // namespace
+
+bool ListedGroupsExist(const WeightOperand& w) {
+  if (!w.form.groups_listed()) return true;
+  for (int64_t row = 0; row < w.rows; ++row) {
+    const int64_t group = ListedGroup(w, row);
+    if (group < 0 || group >= w.groups) return false;
+  }
+  return true;
+}
+
 WordDecoder::WordDecoder(const WeightOperand& w, int64_t column, int64_t width)
     : w_(w),
       column_(column),
       width_(width),
       group_rows_(w.rows / w.groups),
-      scales_(static_cast<size_t>(width)),
-      zeros_(static_cast<size_t>(width)),
-      nibbles_(static_cast<size_t>(width / 2 * kNumbersInWord)) {}
+      listed_(w.form.groups_listed()),
+      scales_(static_cast<size_t>(width * (listed_ ? w.groups : 1))),
+      zeros_(scales_.size()),
+      nibbles_(static_cast<size_t>(width * kWordBits / 8)) {
+  for (int64_t group = 0; listed_ && group < w.groups; ++group) Load(group, group * width);
+}
 
-bool WordDecoder::UseGroupOf(int64_t row) {
-  if (row / group_rows_ == group_) return false;
-  group_ = row / group_rows_;
-  const int64_t first = group_ * w_.columns + column_;
-  Widen(w_.scale, w_.parts[1], first, width_, scales_.data());
-  const uint8_t* const words = w_.parts[2] + first / 2;
-  const auto count = static_cast<size_t>(width_ / kNumbersInWord);
+void WordDecoder::Load(int64_t group, int64_t slot) {
+  const int bits = w_.form.bits();
+  const int64_t first = group * w_.columns + column_;
+  Widen(w_.scale, w_.parts[1], first, width_, scales_.data() + slot);
+  const uint8_t* const words = w_.parts[2] + first * bits / 8;
+  const auto count = static_cast<size_t>(width_ * bits / kWordBits);
   const uint8_t* zeros = nibbles_.data();
   if (w_.form.kind() == WeightForm::Kind::kAwq) {
     kernels::AwqToU4(words, count, nibbles_.data());
   } else if (w_.form.zeros_one_too_small()) {
-    kernels::GptqZeros(words, count, nibbles_.data());
+    (bits == 4 ? kernels::GptqZeros : kernels::GptqByteZeros)(words, count, nibbles_.data());
   } else {
     zeros = words;
   }
-  Widen(ElementType::kU4, zeros, 0, width_, zeros_.data());
+  Widen(bits == 4 ? ElementType::kU4 : ElementType::kU8, zeros, 0, width_, zeros_.data() + slot);
+}
+
+bool WordDecoder::UseGroupOf(int64_t row) {
+  const int64_t group = listed_ ? ListedGroup(w_, row) : row / group_rows_;
+  if (group == group_) return false;
+  group_ = group;
+  if (listed_) {
+    slot_ = group * width_;
+  } else {
+    Load(group, 0);
+  }
   return true;
 }
 
 void WordDecoder::Decode(int64_t first, int64_t count, float* out) {
-  const int64_t pitch = width_ / 2;
+  const bool awq = w_.form.kind() == WeightForm::Kind::kAwq;
+  const int bits = w_.form.bits();
+  const int64_t in_word = kWordBits / bits;
+  const auto unpack = bits == 4 ? kernels::GptqRows : kernels::GptqByteRows;
   for (int64_t row = first; row < first + count; ++row, out += width_) {
     UseGroupOf(row);
-    const int64_t in_word = row % kNumbersInWord;
-    if (w_.form.kind() == WeightForm::Kind::kAwq) {
+    if (awq) {
       kernels::AwqToU4(w_.parts[0] + (row * w_.columns + column_) / 2,
-                       static_cast<size_t>(width_ / kNumbersInWord), nibbles_.data());
+                       static_cast<size_t>(width_ / in_word), nibbles_.data());
     } else {
-      kernels::GptqRows(w_.parts[0] + (row / kNumbersInWord * w_.columns + column_) * 4,
-                        static_cast<size_t>(width_), static_cast<size_t>(in_word), 1,
-                        nibbles_.data(), static_cast<size_t>(pitch));
+      unpack(w_.parts[0] + (row / in_word * w_.columns + column_) * 4, static_cast<size_t>(width_),
+             static_cast<size_t>(row % in_word), 1, nibbles_.data(), static_cast<size_t>(width_));
     }
-    const kernels::QuantizedRun run{.type = ElementType::kU4, .weights = nibbles_.data(),
-                                    .scales = scales_.data(), .zeros = zeros_.data()};
+    const kernels::QuantizedRun run{.type = bits == 4 ? ElementType::kU4 : ElementType::kU8,
+                                    .weights = nibbles_.data(), .scales = scales(), .zeros = zeros()};
     kernels::Dequantize(run, ElementType::kF32, out, static_cast<size_t>(width_));
   }
 }

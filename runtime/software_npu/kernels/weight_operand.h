@@ -20,7 +20,7 @@ namespace npubank::software_npu {
 
 struct WeightOperand {
   WeightForm form = {};
-  std::array<const uint8_t*, 3> parts = {};     // in the order of form.Parts()
+  std::array<const uint8_t*, 4> parts = {};     // in the order of form.Parts()
   ElementType element = ElementType::kU8;       // of the first part
   ElementType scale = ElementType::kF16;        // of the second
   int64_t rows = 0;                             // of the matrix of numbers: [N, K], or [K, N] of words
@@ -38,7 +38,11 @@ ElementType NumbersOf(const WeightOperand& w);
 // and such as are infinite or near it.
 bool ScalesAndOffsets(const WeightOperand& w, int64_t first, int64_t count, float* scales, float* offsets);
 
-// Columns [column, column + width) of words, both multiples of 8: any rows of them.
+// Whether every group that a form lists is there. A form that lists none has no other.
+bool ListedGroupsExist(const WeightOperand& w);
+
+// Columns [column, column + width) of words, both multiples of 8: any rows of them. Where groups are listed all of
+// them are decoded at once, as the rows that follow each other are of any: 8 bytes a group and column.
 class WordDecoder {
  public:
   WordDecoder(const WeightOperand& w, int64_t column, int64_t width);
@@ -48,17 +52,21 @@ class WordDecoder {
   // For who decodes by itself: makes scales() and zeros() those of the group that `row` belongs to; whether
   // they were another's.
   bool UseGroupOf(int64_t row);
-  const float* scales() const { return scales_.data(); }
-  const float* zeros() const { return zeros_.data(); }
+  const float* scales() const { return scales_.data() + slot_; }
+  const float* zeros() const { return zeros_.data() + slot_; }
   int64_t group_rows() const { return group_rows_; }
 
  private:
+  // The numbers of group `group` into slot `slot`.
+  void Load(int64_t group, int64_t slot);
 
   const WeightOperand& w_;
   const int64_t column_;
   const int64_t width_;
   const int64_t group_rows_;
+  const bool listed_;
   int64_t group_ = -1;
+  int64_t slot_ = 0;  // where that group's scales begin
   std::vector<float> scales_;
   std::vector<float> zeros_;
   std::vector<uint8_t> nibbles_;  // eight rows

@@ -146,13 +146,15 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::ValuesIn(NetworkShapes({{"f32", {.format = CheckpointFormat::kSafetensors}},
                                        {"gguf_f32", {.format = CheckpointFormat::kGgufF32}},
                                        {"gguf_q4_0", {.format = CheckpointFormat::kGgufQ4_0}},
-                                       {"gptq", {.format = CheckpointFormat::kGptq}}})),
+                                       {"gptq", {.format = CheckpointFormat::kGptq}},
+                                       {"gptq_act_order", {.format = CheckpointFormat::kGptqActOrder}}})),
     [](const auto& test) { return test.param.name; });
 
 // Rows of a stored tensor, in the other forms that one may have.
 std::vector<NamedShape> FusedShapes() {
   std::vector<NamedShape> all =
       NetworkShapes({{"awq", {.format = CheckpointFormat::kAwq}},
+                     {"gptq_8bit", {.format = CheckpointFormat::kGptq8}},
                      {"int8", {.format = CheckpointFormat::kInt8}},
                      {"pack_int4", {.format = CheckpointFormat::kPackInt4}},
                      {"gguf_q8_0", {.format = CheckpointFormat::kGgufQ8_0}}});

@@ -80,20 +80,25 @@ class StoredTensors {
 
 uint32_t Nibble(uint32_t word, int64_t index) { return (word >> (4 * index)) & 15; }
 
-// [out, in] of GPTQ's version 1: words hold eight rows of one column; stored zeros are one too
-// small.
+// [out, in] of GPTQ: words hold eight, or four, rows of one column; version 1 stores zeros one too small. g_idx is
+// the group of each input, in whatever order.
+template <int kBits = 4, int kVersion = 1>
 std::vector<float> DequantizeGptq(const StoredTensors& file, const std::string& prefix,
                                   std::vector<int64_t>& shape) {
-  const int64_t in = file.Dim(prefix + ".qweight", 0) * 8;
+  constexpr int64_t kInWord = 32 / kBits;
+  constexpr uint32_t kMost = (1u << kBits) - 1;
+  const int64_t in = file.Dim(prefix + ".qweight", 0) * kInWord;
   const int64_t out = file.Dim(prefix + ".qweight", 1);
   shape = {out, in};
   std::vector<float> weight(in * out);
   for (int64_t k = 0; k < in; ++k)
     for (int64_t n = 0; n < out; ++n) {
-      const int64_t g = k / kGroup;
-      const int q = Nibble(file.Word(prefix + ".qweight", k / 8 * out + n), k % 8);
-      const int zero = Nibble(file.Word(prefix + ".qzeros", g * (out / 8) + n / 8), n % 8) + 1;
-      weight[n * in + k] = (q - zero) * file.Half(prefix + ".scales", g * out + n);
+      const int64_t g = file.Word(prefix + ".g_idx", k);
+      const uint32_t qs = file.Word(prefix + ".qweight", k / kInWord * out + n);
+      const uint32_t zeros = file.Word(prefix + ".qzeros", g * (out / kInWord) + n / kInWord);
+      const uint32_t q = qs >> (kBits * (k % kInWord)) & kMost;
+      const uint32_t zero = ((zeros >> (kBits * (n % kInWord))) + (kVersion == 1 ? 1 : 0)) & kMost;
+      weight[n * in + k] = (static_cast<int>(q) - static_cast<int>(zero)) * file.Half(prefix + ".scales", g * out + n);
     }
   return weight;
 }
@@ -335,7 +340,27 @@ INSTANTIATE_TEST_SUITE_P(Import, QuantizedLogitsTest, ::testing::Bool(), [](cons
 TEST_P(QuantizedLogitsTest, GptqLogitsEqualThoseOfItsWeightsDequantisedByHand) {
   const TemporaryFolder folder;
   WriteGptqStories(folder.path());
-  ExpectSameLogits(folder.path(), *Twin(folder.path(), DequantizeGptq));
+  ExpectSameLogits(folder.path(), *Twin(folder.path(), DequantizeGptq<>));
+}
+
+TEST_P(QuantizedLogitsTest, GptqLogitsInActivationOrderEqualThoseOfItsWeightsDequantisedByHand) {
+  for (const bool symmetric : {true, false}) {
+    const TemporaryFolder folder;
+    WriteGptqStories(folder.path(), {.act_order = true, .symmetric = symmetric});
+    ExpectSameLogits(folder.path(), *Twin(folder.path(), DequantizeGptq<>));
+  }
+}
+
+TEST_P(QuantizedLogitsTest, EightBitGptqLogitsEqualThoseOfItsWeightsDequantisedByHand) {
+  const TemporaryFolder folder;
+  WriteGptqStories(folder.path(), {.bits = 8});
+  ExpectSameLogits(folder.path(), *Twin(folder.path(), DequantizeGptq<8>));
+}
+
+TEST_P(QuantizedLogitsTest, EightBitGptqOfVersionTwoInActivationOrderAsWell) {
+  const TemporaryFolder folder;
+  WriteGptqStories(folder.path(), {.bits = 8, .act_order = true, .symmetric = false, .version = 2});
+  ExpectSameLogits(folder.path(), *Twin(folder.path(), DequantizeGptq<8, 2>));
 }
 
 TEST_P(QuantizedLogitsTest, AwqLogitsEqualThoseOfItsWeightsDequantisedByHand) {
@@ -419,7 +444,11 @@ void ExpectAStory(const std::string& model, const std::vector<std::string>& prom
 
 TEST_F(QuantizedTest, EveryQuantisedModelTellsAStoryThroughBankRun) {
   ExpectAStory(StoriesGguf(), {"--prompt", "Once upon a time"});
-  for (const auto write : {WriteGptqStories, WriteAwqStories, WriteInt8Stories}) {
+  const std::function<void(const std::string&)> layouts[] = {
+      [](const std::string& folder) { WriteGptqStories(folder); },
+      [](const std::string& folder) { WriteGptqStories(folder, {.act_order = true}); },
+      [](const std::string& folder) { WriteGptqStories(folder, {.bits = 8}); }, WriteAwqStories, WriteInt8Stories};
+  for (const auto& write : layouts) {
     const TemporaryFolder folder;
     write(folder.path());
     folder.Write("tokens.json", ReadWholeFile(StoriesFolder() + "/tokens.json"));
@@ -437,7 +466,7 @@ class OtherProgramsTest : public QuantizedTest, public ::testing::WithParamInter
   std::unique_ptr<F32Checkpoint> HandMadeTwin() const {
     if (model_.ends_with("q8_0.gguf")) return GgufTwin(model_, 192);
     if (model_.ends_with(".gguf")) return GgufTwin(model_, 172);
-    return Twin(model_, model_.find("gptq") != std::string::npos ? DequantizeGptq : DequantizeAwq);
+    return Twin(model_, model_.find("gptq") != std::string::npos ? DequantizeGptq<> : DequantizeAwq);
   }
   const std::string model_ = SharedStories(GetParam());
 };

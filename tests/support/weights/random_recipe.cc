@@ -1,6 +1,7 @@
 #include "npubank/tests/support/weights/random_recipe.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -191,6 +192,7 @@ RecipePtr RandomRecipes::Unpack(RecipePtr recipe) {
 }
 
 RecipePtr RandomRecipes::Gather(RecipePtr recipe) {
+  if (Pick(0, 1) == 0) return GatherRows(std::move(recipe));
   const ElementType index = AnyOf({ElementType::kU4, ElementType::kU8});
   const RecipePtr indices = Or(Recipe::Convert(recipe, index), recipe);
   const ElementType entry = *ElementTypeFromNumber(static_cast<uint32_t>(Pick(1, 15)));
@@ -198,10 +200,30 @@ RecipePtr RandomRecipes::Gather(RecipePtr recipe) {
   return Or(Recipe::Gather(indices, ConstantOf(entry, {Pick(least, 256)})), recipe);
 }
 
+// Some of the tensor's rows, in any order, some of them following each other.
+RecipePtr RandomRecipes::GatherRows(RecipePtr recipe) {
+  const TensorType& type = recipe->type();
+  if (type.shape().rank() == 0 || type.shape().dim(0) == 0 || type.num_elements() > max_elements_) return recipe;
+  const int64_t rows = type.shape().dim(0);
+  std::vector<int32_t> which(static_cast<size_t>(Pick(0, 2 * rows)));
+  for (size_t i = 0; i < which.size(); ++i) {
+    const bool next = i > 0 && which[i - 1] + 1 < rows && Pick(0, 1) == 0;
+    which[i] = next ? which[i - 1] + 1 : static_cast<int32_t>(Pick(0, rows - 1));
+  }
+  std::vector<std::byte> bytes(4 * which.size());
+  if (!bytes.empty()) std::memcpy(bytes.data(), which.data(), bytes.size());
+  const std::string name = "t" + std::to_string(constants_.size());
+  const auto indices = Recipe::Constant(
+      Source::FromBuffer(std::move(bytes), name), 0,
+      *TensorType::Create(ElementType::kI32, *Shape::Create({static_cast<int64_t>(which.size())})), name);
+  constants_[name] = *indices;
+  return Or(Recipe::Gather(*indices, recipe), recipe);
+}
+
 RecipePtr RandomRecipes::UnpackNibbles(RecipePtr recipe) {
   if (recipe->type().num_elements() > max_elements_) return recipe;
   const RecipePtr words = Or(Recipe::Convert(recipe, ElementType::kI32), recipe);
-  return Or(Recipe::UnpackNibbles(words, static_cast<NibbleLayout>(Pick(1, 5))), recipe);
+  return Or(Recipe::UnpackNibbles(words, static_cast<NibbleLayout>(Pick(1, 7))), recipe);
 }
 
 // A row or more of blocks of any bytes.

@@ -45,6 +45,7 @@ class RandomRecipes {
   RecipePtr Splat(RecipePtr recipe);
   RecipePtr Unpack(RecipePtr recipe);
   RecipePtr Gather(RecipePtr recipe);
+  RecipePtr GatherRows(RecipePtr recipe);
   RecipePtr UnpackNibbles(RecipePtr recipe);
   RecipePtr DequantizeBlocks(RecipePtr recipe);
   RecipePtr CopyBlockPlane(RecipePtr recipe);

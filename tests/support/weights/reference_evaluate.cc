@@ -144,6 +144,15 @@ struct Operation {
   }
 
   void operator()(const GatherOp&) {
+    if (inputs[0].type.element() == ElementType::kI32) {
+      ForEachIndex(out.type.shape(), [&](Index index, int64_t i) {
+        int32_t row = 0;
+        std::memcpy(&row, inputs[0].bytes.data() + 4 * index[0], sizeof(row));
+        index[0] = row;
+        CopyElement(inputs[1], inputs[1].Flat(index), out, i);
+      });
+      return;
+    }
     for (int64_t i = 0; i < out.type.num_elements(); ++i) {
       CopyElement(inputs[1], Bits(inputs[0], i), out, i);
     }
@@ -173,13 +182,15 @@ struct Operation {
     ForEachIndex(inputs[0].type.shape(), [&](Index index, int64_t i) {
       uint32_t word = 0;
       std::memcpy(&word, inputs[0].bytes.data() + 4 * i, 4);
-      int64_t& packed = op.layout == NibbleLayout::kRows ? index.front() : index.back();
-      const bool bytes = op.layout == NibbleLayout::kBytes;
+      const bool down = op.layout == NibbleLayout::kRows || op.layout == NibbleLayout::kByteRows;
+      int64_t& packed = down ? index.front() : index.back();
+      const bool bytes = op.layout >= NibbleLayout::kBytes;
       const int count = bytes ? 4 : 8;
       const int64_t first = packed * count;
       for (int nibble = 0; nibble < count; ++nibble) {
         int value = static_cast<int>(word >> (32 / count * nibble)) & (bytes ? 255 : 15);
         if (op.layout == NibbleLayout::kColumnsPlusOne) value = (value + 1) & 15;
+        if (op.layout == NibbleLayout::kBytesPlusOne) value = (value + 1) & 255;
         packed = first + (op.layout == NibbleLayout::kColumnsAwq ? kAwqOrder[nibble] : nibble);
         SetBits(out, out.Flat(index), value);
       }

@@ -175,8 +175,8 @@ const Wrong kWrongs[] = {
        b.weights[b.calls[2].Closure()[6]] = b.weights[b.calls[1].Closure()[6]];
      },
      "weight 'model.layers.0.mlp.up_proj.weight (scale)' is there twice"},
-    {"PartUnknown", [](SubmodelBlob& b) { b.weights[1].part = static_cast<WeightPart>(4); },
-     "has a part 4, which is not known"},
+    {"PartUnknown", [](SubmodelBlob& b) { b.weights[1].part = static_cast<WeightPart>(5); },
+     "has a part 5, which is not known"},
     {"PartWithoutItsWeight",
      [](SubmodelBlob& b) { b.weights[b.calls[1].Closure()[6]].part = WeightPart::kMin; },
      "is bound to weight 'model.layers.0.mlp.gate_proj.weight (min)' without the weight itself"},

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "npubank/compiler_stub/blob/function_blob.h"
@@ -69,6 +70,33 @@ TEST(WeightParts, AFunctionReadsBackWithTheFormsOfItsWeights) {
     EXPECT_EQ(read->ops[i].attributes.form, function.ops[i].attributes.form);
     EXPECT_EQ(read->ops[i].inputs, function.ops[i].inputs);
   }
+}
+
+// y = x [3, 64] times eight-bit words whose groups are listed.
+Function MakeListed(TensorType groups) {
+  FunctionMaker f("listed");
+  const uint32_t x = f.Input("x", F32({3, 64}));
+  const uint32_t words = f.Input("w", I32({16, 8}));
+  const uint32_t scale = f.Input("w (scale)", Type(ElementType::kF16, {4, 8}));
+  const uint32_t zero = f.Input("w (zero)", I32({4, 2}));
+  const uint32_t group = f.Input("w (group)", std::move(groups));
+  OpAttributes listed;
+  listed.form = WeightForm::Gptq(/*zeros_one_too_small=*/true, 8, /*groups_listed=*/true);
+  return f.Finish({f.Op(OpKind::kMatMul, {x, words, scale, zero, group}, F32({3, 8}), listed)});
+}
+
+TEST(WeightParts, TheGroupOfEachInputIsAPartOfItsOwn) {
+  const Function function = MakeListed(I32({64}));
+  ASSERT_TRUE(CheckFunction(function).ok()) << CheckFunction(function);
+  const auto read = ReadFunctionBlob(WriteFunctionBlob(function));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->ops[0].attributes.form, function.ops[0].attributes.form);
+  for (const TensorType& wrong : {I32({63}), I32({64, 1}), I32({4}), F32({64})}) {
+    EXPECT_THAT(std::string(CheckFunction(MakeListed(wrong)).message()), HasSubstr("in listed groups"));
+  }
+  Function without = function;
+  without.ops[0].inputs.pop_back();
+  EXPECT_THAT(std::string(CheckFunction(without).message()), HasSubstr("takes no weight of GPTQ words"));
 }
 
 TEST(WeightParts, OnlyTheAddendOfAMatMulMayLieUnderItsResult) {

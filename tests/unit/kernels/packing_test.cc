@@ -33,6 +33,20 @@ TEST(Packing, GptqStoresOneLessThanTheZeroPoint) {
   EXPECT_THAT(out, ElementsAre(0x8018F100));
 }
 
+TEST(Packing, GptqWordsOfBytesHoldFourRowsOfAColumn) {
+  const uint32_t words[] = {0x03020100, 0xF3F2F1F0};  // columns 0 and 1
+  std::vector<uint8_t> out(8);
+  GptqByteRows(words, 2, 0, 4, out.data(), 2);
+  EXPECT_THAT(out, ElementsAre(0x00, 0xF0, 0x01, 0xF1, 0x02, 0xF2, 0x03, 0xF3));
+}
+
+TEST(Packing, GptqStoresOneLessThanAZeroPointOfAByte) {
+  const uint32_t words[] = {0xFF7F00FE};
+  std::vector<uint32_t> out(1);
+  GptqByteZeros(words, 1, out.data());
+  EXPECT_THAT(out, ElementsAre(0x008001FF));
+}
+
 TEST(Packing, AwqWordsInterleaveTheirColumns) {
   const uint32_t words[] = {0x75316420};  // nibble i is the column it holds
   std::vector<uint32_t> out(1);
@@ -56,6 +70,19 @@ TEST_P(PackingTargets, AgreeOnEveryLengthWithoutTouchingTheNeighbours) {
     ReferenceAwqToU4(in.data(), words, expected.data() + 1);
     AwqToU4(in.data(), words, actual.data() + 1);
     EXPECT_EQ(FirstDifference(expected, actual), std::string::npos) << words << " words of AWQ";
+
+    ReferenceGptqByteZeros(in.data(), words, expected.data() + 1);
+    GptqByteZeros(in.data(), words, actual.data() + 1);
+    EXPECT_EQ(FirstDifference(expected, actual), std::string::npos) << words << " words of zeros of a byte";
+    for (size_t first = 0; first < 4; ++first) {
+      const size_t rows = 4 - first;
+      Bytes expected_rows(rows * (words + 3) + 17, 0x5A);
+      Bytes actual_rows = expected_rows;
+      ReferenceGptqByteRows(in.data(), words, first, rows, expected_rows.data() + 1, words + 3);
+      GptqByteRows(in.data(), words, first, rows, actual_rows.data() + 1, words + 3);
+      EXPECT_EQ(FirstDifference(expected_rows, actual_rows), std::string::npos)
+          << words << " columns of bytes, rows from " << first;
+    }
 
     const size_t pitch = (words + 1) / 2 + 3;
     for (size_t first = 0; first < 8; first += 3) {

@@ -286,7 +286,7 @@ TEST(RecipeCodec, ForgedStepsThatComputeAreRefused) {
   EXPECT_FALSE(decodes([](Forger& f) { f.Node(11, {2}, {6, 32}, {0}, 17); }));
   EXPECT_FALSE(decodes([](Forger& f) { f.Node(11, {2}, {6, 32}, {5}, 17); }));
   EXPECT_TRUE(decodes([](Forger& f) { f.Node(11, {2}, {6, 16}, {5}, 14); })) << "sound bytes";
-  EXPECT_FALSE(decodes([](Forger& f) { f.Node(11, {2}, {6, 16}, {6}, 14); }));
+  EXPECT_FALSE(decodes([](Forger& f) { f.Node(11, {2}, {6, 16}, {8}, 14); }));
   EXPECT_FALSE(decodes([](Forger& f) { f.Node(11, {2}, {6, 32}, {(int64_t{1} << 32) + 1}, 17); }));
   EXPECT_FALSE(decodes([](Forger& f) { f.Node(12, {1}, {6, 4}, {2}, 2); })) << "rows of 4 bytes";
   EXPECT_FALSE(decodes([](Forger& f) { f.Node(12, {1}, {6, 4}, {(int64_t{1} << 32) + 2}, 2); }));

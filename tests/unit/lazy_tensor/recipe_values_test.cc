@@ -1,7 +1,9 @@
 // The operations that compute, on numbers that can be checked by hand.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "npubank/lazy_tensor/evaluation/evaluate.h"
 #include "npubank/lazy_tensor/recipe/recipe.h"
@@ -107,6 +109,44 @@ TEST(Gather, RefusesATableThatAnIndexCouldLeave) {
   EXPECT_FALSE(Recipe::Gather(book, book).ok());
 }
 
+TEST(Gather, OfRowsTakesThemInTheOrderOfTheIndices) {
+  const RecipePtr table = Stored<int16_t>(ElementType::kI16, {3, 2}, {10, 11, 20, 21, 30, 31});
+  const RecipePtr which = Stored<int32_t>(ElementType::kI32, {4}, {2, 0, 1, 2});
+  EXPECT_EQ(Values<int16_t>(Recipe::Gather(which, table)),
+            (std::vector<int16_t>{30, 31, 10, 11, 20, 21, 30, 31}));
+  // Four-bit rows, which end within a byte.
+  const RecipePtr nibbles = Stored<uint8_t>(ElementType::kU4, {2, 3}, {0x21, 0x43, 0x65});
+  const RecipePtr swapped = Stored<int32_t>(ElementType::kI32, {2}, {1, 0});
+  EXPECT_EQ(Values<uint8_t>(Recipe::Gather(swapped, nibbles)), (Nibbles{0x54, 0x16, 0x32}));
+}
+
+TEST(Gather, ARowThatIsNotThereIsNamedAndNeverRead) {
+  const RecipePtr table = Stored<int16_t>(ElementType::kI16, {3, 2}, {10, 11, 20, 21, 30, 31});
+  const auto refused = [&](const std::vector<int32_t>& indices, const std::string& why) {
+    const auto which =
+        Stored<int32_t>(ElementType::kI32, {static_cast<int64_t>(indices.size())}, indices);
+    const auto rows = Recipe::Gather(which, table);
+    ASSERT_EQ(rows.status(), absl::OkStatus());
+    Bytes bytes(static_cast<size_t>((*rows)->type().bytes()));
+    const absl::Status status = Evaluate(**rows, absl::MakeSpan(bytes), {});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find(why), absl::string_view::npos) << status;
+  };
+  refused({0, 3}, "gather of rows of I16[3,2]: number 1 asks for row 3");
+  refused({1, 2, 3, 4}, "number 2 asks for row 3");
+  refused({0, -1, 0}, "number 1 asks for row -1");
+  refused({INT32_MAX}, "number 0 asks for row 2147483647");
+  refused({INT32_MIN}, "asks for row -2147483648");
+}
+
+TEST(Gather, OfRowsRefusesWhatHasNone) {
+  const RecipePtr which = Stored<int32_t>(ElementType::kI32, {2}, {0, 0});
+  const RecipePtr square = Stored<int32_t>(ElementType::kI32, {1, 2}, {0, 0});
+  EXPECT_FALSE(Recipe::Gather(which, *Recipe::Splat(Type(ElementType::kF16, {}), 0)).ok());
+  EXPECT_FALSE(Recipe::Gather(which, *Recipe::Splat(Type(ElementType::kF16, {0, 4}), 0)).ok());
+  EXPECT_FALSE(Recipe::Gather(square, Weights()).ok());
+}
+
 TEST(Shift, MovesTheMiddleOfTheRangeAndBack) {
   const RecipePtr bytes = Stored<uint8_t>(ElementType::kU8, {4}, {0, 1, 128, 255});
   const RecipePtr moved = *Recipe::Shift(bytes);
@@ -163,6 +203,14 @@ TEST(UnpackNibbles, OfAwqAreInTheirColumnsOrder) {
 TEST(UnpackNibbles, OfEightBitsAreTheBytesOfTheirWords) {
   EXPECT_EQ(Values<uint8_t>(Recipe::UnpackNibbles(Words({2, 1}), NibbleLayout::kBytes)),
             (std::vector<uint8_t>{0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe}));
+}
+
+TEST(UnpackNibbles, OfEightBitGptqAreBytesDownTheRowsAndZeroPointsOneLess) {
+  EXPECT_EQ(Values<uint8_t>(Recipe::UnpackNibbles(Words({1, 2}), NibbleLayout::kByteRows)),
+            (std::vector<uint8_t>{0x10, 0x98, 0x32, 0xba, 0x54, 0xdc, 0x76, 0xfe}));
+  const RecipePtr zeros = Stored<uint32_t>(ElementType::kI32, {1, 1}, {0xff7f00fe});
+  EXPECT_EQ(Values<uint8_t>(Recipe::UnpackNibbles(zeros, NibbleLayout::kBytesPlusOne)),
+            (std::vector<uint8_t>{0xff, 0x01, 0x80, 0x00}));
 }
 
 TEST(UnpackNibbles, RefusesOtherWords) {

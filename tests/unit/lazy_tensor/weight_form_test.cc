@@ -41,6 +41,14 @@ TEST(WeightForm, SaysWhichNumbersItsPartsHold) {
                       {Type(ElementType::kI32, {8, 16}), Type(ElementType::kF16, {2, 16}),
                        Type(ElementType::kI32, {2, 2})}),
             "F32[64,16]");
+  const TensorType byte_zeros = Type(ElementType::kI32, {2, 4});
+  EXPECT_EQ(NumbersOf(WeightForm::Gptq(true, 8),
+                      {Type(ElementType::kI32, {16, 16}), Type(ElementType::kF16, {2, 16}), byte_zeros}),
+            "F32[64,16]");
+  EXPECT_EQ(NumbersOf(WeightForm::Gptq(true, 8, /*groups_listed=*/true),
+                      {Type(ElementType::kI32, {16, 16}), Type(ElementType::kF16, {2, 16}), byte_zeros,
+                       Type(ElementType::kI32, {64})}),
+            "F32[64,16]");
   EXPECT_EQ(NumbersOf(WeightForm::Awq(),
                       {Type(ElementType::kI32, {64, 2}), Type(ElementType::kF16, {2, 16}),
                        Type(ElementType::kI32, {2, 2})}),
@@ -86,6 +94,19 @@ TEST(WeightForm, RefusesPartsThatDoNotFitByForm) {
       {WeightForm::Gptq(false),
        {Type(ElementType::kI32, {8, 12}), Type(ElementType::kF16, {2, 12}), Type(ElementType::kI32, {2, 1})},
        "version 2"},
+      {WeightForm::Gptq(false, 8),
+       {words, word_scale, Type(ElementType::kI32, {2, 2})},
+       "GPTQ words of version 2 of bytes"},
+      {WeightForm::Gptq(true, 4, true), {words, word_scale, Type(ElementType::kI32, {2, 2})}, "in listed groups"},
+      {WeightForm::Gptq(true, 4, true),
+       {words, word_scale, Type(ElementType::kI32, {2, 2}), Type(ElementType::kI32, {63})},
+       "I32[63]"},
+      {WeightForm::Gptq(true, 4, true),
+       {words, word_scale, Type(ElementType::kI32, {2, 2}), Type(ElementType::kF32, {64})},
+       "F32[64]"},
+      {WeightForm::Gptq(true, 4, true),
+       {words, word_scale, Type(ElementType::kI32, {2, 2}), Type(ElementType::kI32, {64, 1})},
+       "I32[64,1]"},
       {WeightForm::Rows(8), {words, Type(ElementType::kF16, {7, 1})}, "no rows of 8-bit words"},
       {WeightForm::Rows(8), {words, Type(ElementType::kF16, {8, 3})}, "F16[8,3]"},
       {WeightForm::Rows(8), {words, Type(ElementType::kI32, {8, 1})}, "I32[8,1]"},
@@ -123,7 +144,7 @@ TEST(WeightForm, ReadsBackFromItsNumberAndKnowsNoOther) {
       EXPECT_FALSE(form->Parts().empty());
     }
   }
-  EXPECT_EQ(known, 1u + 11 + 3 + 2 + 1 + 2);  // plain, blocks, planes, GPTQ, AWQ, rows
+  EXPECT_EQ(known, 1u + 11 + 3 + 8 + 1 + 2);  // plain, blocks, planes, GPTQ, AWQ, rows
   EXPECT_FALSE(WeightForm::FromNumber(0xFFFFFFFF).has_value());
 }
 

@@ -86,6 +86,8 @@ BENCHMARK_CAPTURE(RunParts, U4_planes, WeightForm::Planes(WeightForm::Offset::kZ
 BENCHMARK_CAPTURE(RunParts, I4_planes, WeightForm::Planes(WeightForm::Offset::kNone), ElementType::kI4)
     ->Apply(Shapes);
 BENCHMARK_CAPTURE(RunParts, GPTQ, WeightForm::Gptq(true), ElementType::kI32)->Apply(Shapes);
+BENCHMARK_CAPTURE(RunParts, GPTQ_act_order, WeightForm::Gptq(true, 4, true), ElementType::kI32)->Apply(Shapes);
+BENCHMARK_CAPTURE(RunParts, GPTQ_8bit, WeightForm::Gptq(true, 8), ElementType::kI32)->Apply(Shapes);
 BENCHMARK_CAPTURE(RunParts, AWQ, WeightForm::Awq(), ElementType::kI32)->Apply(Shapes);
 
 }  // namespace

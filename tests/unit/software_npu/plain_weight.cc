@@ -1,5 +1,6 @@
 #include "npubank/tests/unit/software_npu/plain_weight.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -67,6 +68,15 @@ class Maker {
     }
     return bytes;
   }
+  // As many rows of each group, in any order.
+  Bytes Groups(int64_t rows, int64_t groups) {
+    std::vector<int32_t> of_row(static_cast<size_t>(rows));
+    for (int64_t k = 0; k < rows; ++k) of_row[k] = static_cast<int32_t>(k / (rows / groups));
+    std::shuffle(of_row.begin(), of_row.end(), random_);
+    Bytes bytes(4 * of_row.size());
+    std::memcpy(bytes.data(), of_row.data(), bytes.size());
+    return bytes;
+  }
   // Any bytes, but scales that are numbers.
   Bytes Blocks(int64_t blocks) {
     using kernels::BlockFormat;
@@ -126,8 +136,20 @@ float RowNumber(const PlainWeight& w, int64_t row, int64_t column) {
          ScaleAt(w.parts[1], w.scale, row * w.groups + column / (w.columns / w.groups));
 }
 
+int64_t GroupOf(const PlainWeight& w, int64_t k) {
+  if (!w.form.groups_listed()) return k / (w.rows / w.groups);
+  int32_t group = 0;
+  std::memcpy(&group, w.parts[3].data() + 4 * k, sizeof(group));
+  return group;
+}
+
 float WordNumber(const PlainWeight& w, int64_t k, int64_t n) {
-  const int64_t group = k / (w.rows / w.groups);
+  const int64_t group = GroupOf(w, k);
+  if (w.form.bits() == 8) {
+    const int zero = (w.parts[2][group * w.columns + n] + (w.form.zeros_one_too_small() ? 1 : 0)) % 256;
+    const int q = w.parts[0][(k / 4 * w.columns + n) * 4 + k % 4];
+    return static_cast<float>(q - zero) * ScaleAt(w.parts[1], w.scale, group * w.columns + n);
+  }
   const bool awq = w.form.kind() == Kind::kAwq;
   const int place = awq ? kAwqPlace[n % 8] : static_cast<int>(n % 8);
   int zero = Nibble(w.parts[2], (group * w.columns + n) / 8 * 8 + place);
@@ -170,7 +192,7 @@ PlainWeight RandomWeight(WeightForm form, ElementType element, int64_t rows, int
   }
   const bool planes = form.kind() == Kind::kPlanes;
   const bool row_words = form.kind() == Kind::kRows;
-  const int bits = planes ? BitWidth(element) : row_words ? form.bits() : 4;
+  const int bits = planes ? BitWidth(element) : form.bits();
   const int64_t scales = groups * (form.by_rows() ? rows : columns);
   w.parts.push_back(make.Any((rows * columns * bits + 7) / 8));
   w.parts.push_back(make.Scales(scales, w.scale));
@@ -179,6 +201,7 @@ PlainWeight RandomWeight(WeightForm form, ElementType element, int64_t rows, int
   } else if (planes ? form.offset() == WeightForm::Offset::kZero : !row_words) {
     w.parts.push_back(make.Any((scales * bits + 7) / 8));
   }
+  if (form.groups_listed()) w.parts.push_back(make.Groups(rows, groups));
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t c = 0; c < columns; ++c) {
       w.numbers[static_cast<size_t>(r * columns + c)] =
@@ -218,7 +241,8 @@ std::vector<PlainWeight> EveryWeight() {
   }
   all.push_back(RandomWeight(WeightForm::Rows(8), ElementType::kI32, 19, 36, 3, ++seed));
   for (const WeightForm form :
-       {WeightForm::Gptq(true), WeightForm::Gptq(false), WeightForm::Awq()}) {
+       {WeightForm::Gptq(true), WeightForm::Gptq(false), WeightForm::Gptq(true, 8), WeightForm::Gptq(false, 8),
+        WeightForm::Gptq(true, 4, true), WeightForm::Gptq(false, 8, true), WeightForm::Awq()}) {
     for (const auto& [depth, columns, groups] :
          {std::tuple<int64_t, int64_t, int64_t>{256, 72, 8}, {256, 136, 4}, {256, 200, 2}, {128, 64, 1},
           {40, 8, 5}, {16, 2056, 2}, {256, 2304, 2}}) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -66,6 +68,17 @@ TEST(WeightOperandTest, AMatMulIsThatOverTheNumbersWhateverTheRows) {
       MatMul(m);
       ExpectSameBits(out, expected, absl::StrCat(w.ToString(), " under ", rows, " rows"));
     }
+  }
+}
+
+TEST(WeightOperandTest, AGroupThatIsNotThereIsSeenBeforeItIsLookedUp) {
+  const PlainWeight w =
+      RandomWeight(WeightForm::Gptq(true, 4, /*groups_listed=*/true), ElementType::kI32, 64, 16, 4, 1);
+  EXPECT_TRUE(ListedGroupsExist(w.Operand()));
+  for (const int32_t forged : {-1, 4, 1 << 30, INT32_MIN}) {
+    PlainWeight hostile = w;
+    std::memcpy(hostile.parts[3].data() + 4 * 37, &forged, sizeof(forged));
+    EXPECT_FALSE(ListedGroupsExist(hostile.Operand())) << forged;
   }
 }
 

@@ -207,6 +207,8 @@ TEST(CheckpointWriterTest, QuantizedModelsHaveTheirFormatsTensors) {
   };
   const char* const kDown = "model.layers.0.mlp.down_proj.weight";
   EXPECT_EQ(form(CheckpointFormat::kGptq, kDown), "GPTQ words I32[64,256]");
+  EXPECT_EQ(form(CheckpointFormat::kGptqActOrder, kDown), "GPTQ words in listed groups I32[64,256]");
+  EXPECT_EQ(form(CheckpointFormat::kGptq8, kDown), "GPTQ words of bytes I32[128,256]");
   EXPECT_EQ(form(CheckpointFormat::kAwq, kDown), "AWQ words I32[512,32]");
   EXPECT_EQ(form(CheckpointFormat::kAwq, "lm_head.weight"), "plain F16[300,256]");
   EXPECT_EQ(form(CheckpointFormat::kInt8, kDown), "planes I8[256,512]");
