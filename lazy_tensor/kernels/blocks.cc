@@ -143,69 +143,47 @@ void ReadQ6_K(const uint8_t* block, float* out) {
 }
 
 struct Format {
+  BlockFormat format;
   const char* name;
   size_t length;
   uint64_t bytes;
   void (*read)(const uint8_t* block, float* out);
 };
 
-const Format& Describe(BlockFormat format) {
-  static constexpr Format kQ4_0 = {"Q4_0", 32, 18, ReadQ4_0};
-  static constexpr Format kQ4_1 = {"Q4_1", 32, 20, ReadQ4_1};
-  static constexpr Format kQ5_0 = {"Q5_0", 32, 22, ReadQ5_0};
-  static constexpr Format kQ5_1 = {"Q5_1", 32, 24, ReadQ5_1};
-  static constexpr Format kQ8_0 = {"Q8_0", 32, 34, ReadQ8_0};
-  static constexpr Format kQ2_K = {"Q2_K", 256, 84, ReadQ2_K};
-  static constexpr Format kQ3_K = {"Q3_K", 256, 110, ReadQ3_K};
-  static constexpr Format kQ4_K = {"Q4_K", 256, 144, ReadQ4_K};
-  static constexpr Format kQ5_K = {"Q5_K", 256, 176, ReadQ5_K};
-  static constexpr Format kQ6_K = {"Q6_K", 256, 210, ReadQ6_K};
-  static constexpr Format kIQ4_NL = {"IQ4_NL", 32, 18, ReadIQ4_NL};
-  switch (format) {
-    case BlockFormat::kQ4_0:
-      return kQ4_0;
-    case BlockFormat::kQ4_1:
-      return kQ4_1;
-    case BlockFormat::kQ5_0:
-      return kQ5_0;
-    case BlockFormat::kQ5_1:
-      return kQ5_1;
-    case BlockFormat::kQ8_0:
-      return kQ8_0;
-    case BlockFormat::kQ2_K:
-      return kQ2_K;
-    case BlockFormat::kQ3_K:
-      return kQ3_K;
-    case BlockFormat::kQ4_K:
-      return kQ4_K;
-    case BlockFormat::kQ5_K:
-      return kQ5_K;
-    case BlockFormat::kQ6_K:
-      return kQ6_K;
-    case BlockFormat::kIQ4_NL:
-      break;
+constexpr Format kFormats[] = {
+    {BlockFormat::kQ4_0, "Q4_0", 32, 18, ReadQ4_0},
+    {BlockFormat::kQ4_1, "Q4_1", 32, 20, ReadQ4_1},
+    {BlockFormat::kQ5_0, "Q5_0", 32, 22, ReadQ5_0},
+    {BlockFormat::kQ5_1, "Q5_1", 32, 24, ReadQ5_1},
+    {BlockFormat::kQ8_0, "Q8_0", 32, 34, ReadQ8_0},
+    {BlockFormat::kQ2_K, "Q2_K", 256, 84, ReadQ2_K},
+    {BlockFormat::kQ3_K, "Q3_K", 256, 110, ReadQ3_K},
+    {BlockFormat::kQ4_K, "Q4_K", 256, 144, ReadQ4_K},
+    {BlockFormat::kQ5_K, "Q5_K", 256, 176, ReadQ5_K},
+    {BlockFormat::kQ6_K, "Q6_K", 256, 210, ReadQ6_K},
+    {BlockFormat::kIQ4_NL, "IQ4_NL", 32, 18, ReadIQ4_NL},
+};
+
+// Null for a number that no format has.
+const Format* Find(BlockFormat format) {
+  for (const Format& known : kFormats) {
+    if (known.format == format) return &known;
   }
-  return kIQ4_NL;
+  return nullptr;
+}
+
+// Whoever has a format has one that is known; anything else reads as some format, and follows no null.
+const Format& Describe(BlockFormat format) {
+  const Format* const found = Find(format);
+  return found != nullptr ? *found : kFormats[0];
 }
 
 }  // namespace
 
 std::optional<BlockFormat> BlockFormatFromNumber(uint32_t number) {
-  switch (static_cast<BlockFormat>(number)) {
-    case BlockFormat::kQ4_0:
-    case BlockFormat::kQ4_1:
-    case BlockFormat::kQ5_0:
-    case BlockFormat::kQ5_1:
-    case BlockFormat::kQ8_0:
-    case BlockFormat::kQ2_K:
-    case BlockFormat::kQ3_K:
-    case BlockFormat::kQ4_K:
-    case BlockFormat::kQ5_K:
-    case BlockFormat::kQ6_K:
-    case BlockFormat::kIQ4_NL:
-      return static_cast<BlockFormat>(number);
-  }
-  return std::nullopt;
+  const Format* const found = Find(static_cast<BlockFormat>(number));
+  if (found == nullptr) return std::nullopt;
+  return found->format;
 }
 
 const char* BlockFormatName(BlockFormat format) { return Describe(format).name; }
