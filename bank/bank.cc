@@ -71,6 +71,16 @@ struct Bank::Core {
     return absl::InvalidArgumentError(
         absl::StrCat(what, ": this owner was not added to this bank, or was released"));
   }
+  // What of them is more than every address has; an error where the memory cannot do it.
+  absl::StatusOr<MemoryHints> CheckHints(MemoryHints hints) const {
+    if ((hints.alignment & (hints.alignment - 1)) != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("an alignment of ", hints.alignment, ": it is a power of two"));
+    }
+    if (hints.alignment <= device->traits().argument_alignment) hints.alignment = 0;
+    if (hints != MemoryHints()) NPUBANK_RETURN_IF_ERROR(device->CheckHints(hints));
+    return hints;
+  }
   absl::StatusOr<std::vector<uint64_t>> IdsOf(absl::Span<const Owner* const> owners,
                                               absl::string_view what) const;
   // The leases go with the load where nobody wants them.
@@ -135,8 +145,11 @@ Owner Bank::AddOwner(absl::string_view name, OwnerOptions options) {
 }
 
 absl::StatusOr<Registration> Bank::Register(const Owner& owner, LazyTensor tensor,
-                                            absl::string_view name) {
-  NPUBANK_RETURN_IF_ERROR(core_->CheckOwner(&owner, absl::StrCat("registering '", name, "'")));
+                                            absl::string_view name, const MemoryHints& hints) {
+  const std::string what = absl::StrCat("registering '", name, "'");
+  NPUBANK_RETURN_IF_ERROR(core_->CheckOwner(&owner, what));
+  absl::StatusOr<MemoryHints> asked = core_->CheckHints(hints);
+  if (!asked.ok()) return Annotate(asked.status(), what);
   Description way_back = tensor.description();
   const RecipePtr recipe = tensor.recipe();
   const std::shared_ptr<const SourceIndex> index = core_->registry->IndexOf(owner.id());
@@ -146,7 +159,7 @@ absl::StatusOr<Registration> Bank::Register(const Owner& owner, LazyTensor tenso
       way_back = {*std::move(described), 0};
     }
   }
-  return core_->registry->Register(owner.id(), std::move(tensor), name, std::move(way_back));
+  return core_->registry->Register(owner.id(), std::move(tensor), name, std::move(way_back), *asked);
 }
 
 absl::StatusOr<std::vector<Lease>> Bank::Load(absl::Span<const Owner* const> owners,

@@ -64,10 +64,17 @@ class Bank : public std::enable_shared_from_this<Bank> {
   // recipe; after that (a hit) the incoming tensor is detached at once, and the bank keeps its recipe
   // only if the tensor has left the device and nothing better brings it back. AlreadyExists: two
   // digests behind one uid, never shared. FailedPrecondition: a detached tensor that is not known,
-  // or an owner that was released meanwhile. InvalidArgument: not an owner of this bank. Cost: for a
-  // hit one hash look-up.
+  // or an owner that was released meanwhile. InvalidArgument: not an owner of this bank, or an alignment
+  // that is no power of two. Cost: for a hit one hash look-up.
+  // `hints` say where the device memory should put it; they hold for as long as the owner has it.
+  // What the memory cannot do is Unimplemented. Of several owners the largest alignment counts, and all
+  // that name a pool must name the same. What is on the device elsewhere leaves it, if it can, and the
+  // next load puts it where it is wanted; what is leased or being evaluated, or has no way back, is
+  // FailedPrecondition, and so is another owner's pool. Pages of a file or of another process that do not lie
+  // as wanted are not imported: the tensor is copied, or made, by this bank. Tensors of equal bytes share
+  // memory only where it lies as both want it, and never when a pool is named.
   absl::StatusOr<Registration> Register(const Owner& owner, LazyTensor tensor,
-                                        absl::string_view name);
+                                        absl::string_view name, const MemoryHints& hints = {});
 
   // Makes everything of these owners resident and returns the leases: owner after owner, each in the
   // order it registered, each tensor once. Each tensor that is not resident yet is allocated on the

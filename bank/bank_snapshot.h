@@ -40,6 +40,9 @@ struct TensorSnapshot {
   std::string origin;
   // Of the stored tensors it was made of; 0 when they were not looked at.
   uint64_t stored_bytes = 0;
+  // What its owners ask for together, beyond what the device gives everything (MemoryHints); 0: nothing.
+  uint64_t alignment = 0;
+  uint64_t pool = 0;
 };
 
 struct BankSnapshot {

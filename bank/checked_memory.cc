@@ -14,7 +14,8 @@ absl::Status CheckedMemory::Misbehaved(absl::string_view what, absl::string_view
 
 CheckedMemory::Allocated CheckedMemory::Checked(Allocated allocated, uint64_t bytes,
                                                 uint64_t least_reserved,
-                                                absl::string_view name) const {
+                                                absl::string_view name,
+                                                const MemoryHints& hints) const {
   NPUBANK_RETURN_IF_ERROR(allocated.status());
   const std::string what = absl::StrCat(bytes, " bytes for '", name, "'");
   const DeviceAllocation* const memory = allocated->get();
@@ -24,7 +25,8 @@ CheckedMemory::Allocated CheckedMemory::Checked(Allocated allocated, uint64_t by
     return Misbehaved(what, absl::StrCat("came as ", memory->reserved_bytes(), " reserved ones"));
   const auto address = reinterpret_cast<uintptr_t>(memory->address());
   if (address == 0) return Misbehaved(what, "came without an address");
-  const uint64_t alignment = std::max<uint64_t>(memory_->traits().argument_alignment, 1);
+  const uint64_t alignment =
+      std::max<uint64_t>({memory_->traits().argument_alignment, hints.alignment, 1});
   if (address % alignment != 0)
     return Misbehaved(what, absl::StrCat("came at an address that is no multiple of ", alignment));
   return allocated;
@@ -32,6 +34,12 @@ CheckedMemory::Allocated CheckedMemory::Checked(Allocated allocated, uint64_t by
 
 CheckedMemory::Allocated CheckedMemory::Allocate(uint64_t bytes, absl::string_view name) {
   return Checked(memory_->Allocate(bytes, name), bytes, /*least_reserved=*/bytes, name);
+}
+
+CheckedMemory::Allocated CheckedMemory::AllocateAs(uint64_t bytes, absl::string_view name,
+                                                   const MemoryHints& hints) {
+  return Checked(memory_->AllocateAs(bytes, name, hints), bytes, /*least_reserved=*/bytes, name,
+                 hints);
 }
 
 CheckedMemory::Allocated CheckedMemory::Import(std::shared_ptr<Source> source, uint64_t offset,

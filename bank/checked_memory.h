@@ -6,8 +6,8 @@
 //
 // A DeviceMemory may be anybody's, and one that misbehaves would hand submodels weights that are not
 // there. What is checked, at the cost of a few comparisons per call:
-//   Allocate, Import   OK comes with an allocation, which has an address, aligned as traits() says,
-//                      the bytes that were asked for, and costs no less than them
+//   Allocate, Import   OK comes with an allocation, which has an address, aligned as traits() and
+//                      hints say, the bytes that were asked for, and costs no less than them
 //   Write              OK comes when all bytes were asked of `produce`, in ascending order, each
 //                      once, none beyond the end, and `produce` did not fail
 // What does not hold is Internal, naming the DeviceMemory, the tensor where it is known, and what
@@ -36,6 +36,12 @@ class CheckedMemory final : public DeviceMemory {
   std::string name() const override { return memory_->name(); }
   absl::StatusOr<std::unique_ptr<DeviceAllocation>> Allocate(uint64_t bytes,
                                                              absl::string_view name) override;
+  absl::Status CheckHints(const MemoryHints& hints) const override {
+    return memory_->CheckHints(hints);
+  }
+  absl::StatusOr<std::unique_ptr<DeviceAllocation>> AllocateAs(uint64_t bytes,
+                                                               absl::string_view name,
+                                                               const MemoryHints& hints) override;
   absl::StatusOr<std::unique_ptr<DeviceAllocation>> Import(std::shared_ptr<Source> source,
                                                            uint64_t offset, uint64_t bytes,
                                                            absl::string_view name) override;
@@ -57,7 +63,7 @@ class CheckedMemory final : public DeviceMemory {
  private:
   using Allocated = absl::StatusOr<std::unique_ptr<DeviceAllocation>>;
   Allocated Checked(Allocated allocated, uint64_t bytes, uint64_t least_reserved,
-                    absl::string_view name) const;
+                    absl::string_view name, const MemoryHints& hints = {}) const;
   absl::Status Misbehaved(absl::string_view what, absl::string_view how) const;
 
   const std::shared_ptr<DeviceMemory> memory_;

@@ -59,6 +59,26 @@ class DeviceAllocation {
   virtual const FileRange* file() const { return nullptr; }
 };
 
+// Where a tensor should lie, from whoever registers it. A hint is met or refused by name, never ignored.
+struct MemoryHints {
+  // What its address must be a multiple of: a power of two. 0: what traits() says of every address,
+  // which holds beside any hint.
+  uint64_t alignment = 0;
+  // Which of the memory's own pools it belongs in, by a number that means something to that memory
+  // alone. 0: any.
+  uint64_t pool = 0;
+
+  bool operator==(const MemoryHints&) const = default;
+  // Whether what lies where these say lies where `others` say, too.
+  bool Cover(const MemoryHints& others) const {
+    return alignment >= others.alignment && (others.pool == 0 || pool == others.pool);
+  }
+  bool MetBy(const void* address) const {
+    return alignment == 0 || reinterpret_cast<uintptr_t>(address) % alignment == 0;
+  }
+  std::string ToString() const;  // "at a multiple of 4096, in pool 2"
+};
+
 // What does not change while a DeviceMemory lives: what is compiled for it may depend on it.
 struct DeviceMemoryTraits {
   // What the address of every allocation, imported ones too, is a multiple of: device and compiler
@@ -111,6 +131,16 @@ class DeviceMemory {
   // `name` appears in errors and in the driver's leak reports. Zero bytes is InvalidArgument.
   virtual absl::StatusOr<std::unique_ptr<DeviceAllocation>> Allocate(uint64_t bytes,
                                                                      absl::string_view name) = 0;
+
+  // Whether this memory can do what `hints`, whose alignment is a power of two or 0, say: Unimplemented,
+  // with what it can do. By default that is an alignment which every address has, and no pool. A cheap
+  // question: it is asked when a tensor is registered.
+  virtual absl::Status CheckHints(const MemoryHints& hints) const;
+  // Allocate, where `hints` say; what it cannot do is refused as CheckHints does. By default it asks
+  // that and then Allocate: who overrides one of the two overrides both.
+  virtual absl::StatusOr<std::unique_ptr<DeviceAllocation>> AllocateAs(uint64_t bytes,
+                                                                       absl::string_view name,
+                                                                       const MemoryHints& hints);
 
   // Makes the pages of a file the device's memory, without a copy; Unimplemented where the driver
   // cannot: then Allocate and Write. FailedPrecondition when this range does not meet the device's

@@ -135,6 +135,28 @@ TEST_P(DeviceMemorySuite, AddressesAreAlignedAsTheTraitsSayAndNeverTheSame) {
   for (const Tensor& tensor : tensors) ExpectContents(tensor);
 }
 
+TEST_P(DeviceMemorySuite, HintsAreMetOrRefusedAndNeverIgnored) {
+  std::vector<Tensor> tensors;
+  for (const uint64_t pool : {0, 1, 2, 1000000}) {
+    for (uint64_t alignment = 1; alignment <= 1 << 22; alignment *= 2) {
+      const MemoryHints hints = {.alignment = alignment, .pool = pool};
+      const absl::Status check = memory_->CheckHints(hints);
+      auto memory = memory_->AllocateAs(5000 + alignment / 64, "tensor", hints);
+      ASSERT_EQ(memory.ok(), check.ok()) << hints.ToString() << ": " << memory.status();
+      if (!check.ok()) {
+        EXPECT_EQ(check.code(), absl::StatusCode::kUnimplemented) << check;
+        continue;
+      }
+      EXPECT_EQ(reinterpret_cast<uintptr_t>((*memory)->address()) % alignment, 0u);
+      Tensor& tensor = tensors.emplace_back(*std::move(memory));
+      ASSERT_TRUE(Write(tensor, tensors.size()).ok());
+    }
+  }
+  ASSERT_FALSE(tensors.empty()) << "what every address has is no wish";
+  for (const Tensor& tensor : tensors) ExpectContents(tensor);
+  EXPECT_EQ(memory_->Usage().live_allocations, tensors.size());
+}
+
 TEST_P(DeviceMemorySuite, HostBytesAreTheMemoryItselfWhereTheHostMayWrite) {
   auto tensor = Make(5000, 3);
   ASSERT_TRUE(tensor.ok()) << tensor.status();

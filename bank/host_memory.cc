@@ -96,6 +96,20 @@ HostMemory::~HostMemory() = default;
 
 absl::StatusOr<std::unique_ptr<DeviceAllocation>> HostMemory::Allocate(uint64_t bytes,
                                                                        absl::string_view name) {
+  return HostMemory::AllocateAs(bytes, name, {});
+}
+
+absl::Status HostMemory::CheckHints(const MemoryHints& hints) const {
+  if (hints.alignment <= kMostAlignment && hints.pool == 0) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("host memory puts nothing ", hints.ToString(),
+                                               ": its addresses are multiples of up to ",
+                                               kMostAlignment, ", and it has no pools"));
+}
+
+absl::StatusOr<std::unique_ptr<DeviceAllocation>> HostMemory::AllocateAs(uint64_t bytes,
+                                                                         absl::string_view name,
+                                                                         const MemoryHints& hints) {
+  NPUBANK_RETURN_IF_ERROR(HostMemory::CheckHints(hints));
   if (bytes == 0) {
     return absl::InvalidArgumentError(absl::StrCat("allocating 0 bytes for '", name, "'"));
   }
@@ -107,8 +121,9 @@ absl::StatusOr<std::unique_ptr<DeviceAllocation>> HostMemory::Allocate(uint64_t 
         absl::StrCat("no room for '", name, "': ", bytes, " bytes"));
   }
   const uint64_t reserved = AlignUp(bytes, kPage);
+  const uint64_t alignment = std::max(kPage, hints.alignment);
   NPUBANK_RETURN_IF_ERROR(state_->Take(reserved, name));
-  HostBytes memory(static_cast<std::byte*>(std::aligned_alloc(kPage, reserved)));
+  HostBytes memory(static_cast<std::byte*>(std::aligned_alloc(alignment, reserved)));
   if (memory == nullptr) {
     state_->Return(reserved);
     return absl::ResourceExhaustedError(

@@ -2,7 +2,7 @@
 //
 //   auto memory = std::make_shared<HostMemory>(HostMemory::Options{.capacity = 64 << 20});
 //
-// Page-rounded like an NPU's (4096 bytes). Its switches make a test's world fail: a capacity, the
+// Page-rounded like an NPU's (4096 bytes); aligned to up to kMostAlignment; no pools. Its switches make a test's world fail: a capacity, the
 // n-th allocation or write failing once or forever, memory the host cannot write (forces piecewise
 // writes).
 #ifndef NPUBANK_BANK_HOST_MEMORY_H_
@@ -19,6 +19,8 @@ namespace npubank {
 
 class HostMemory : public DeviceMemory {
  public:
+  static constexpr uint64_t kMostAlignment = 2 << 20;  // a huge page
+
   struct Options {
     uint64_t capacity = uint64_t{1} << 40;
     bool host_writable = true;
@@ -38,6 +40,10 @@ class HostMemory : public DeviceMemory {
   std::string name() const override { return "host memory"; }
   absl::StatusOr<std::unique_ptr<DeviceAllocation>> Allocate(uint64_t bytes,
                                                              absl::string_view name) override;
+  absl::Status CheckHints(const MemoryHints& hints) const override;
+  absl::StatusOr<std::unique_ptr<DeviceAllocation>> AllocateAs(uint64_t bytes,
+                                                               absl::string_view name,
+                                                               const MemoryHints& hints) override;
   absl::Status Write(DeviceAllocation& memory, ProduceBytes produce) override;
   absl::Status Read(DeviceAllocation& memory, uint64_t offset, absl::Span<std::byte> out) override;
   DeviceUsage Usage() const override;

@@ -34,6 +34,9 @@ using HostCopy = std::shared_ptr<const std::byte[]>;
 
 // Kept by who evaluates, the waiters and the entry.
 struct Flight {
+  explicit Flight(const MemoryHints& asked) : hints(asked) {}
+
+  const MemoryHints hints;  // where it is being put
   // Who evaluates, and would wait for itself if it wanted the tensor meanwhile.
   const std::thread::id evaluator = std::this_thread::get_id();
   CondVar done;
@@ -61,6 +64,7 @@ struct OwnerRecord {
 struct Ownership {
   const OwnerRecord* owner = nullptr;
   Description way_back;
+  MemoryHints hints;
 };
 
 // Where a tensor's bytes on the device came from.
@@ -110,6 +114,7 @@ struct Entry {
   absl::Status failure;
   std::shared_ptr<Flight> flight;            // while it is being evaluated
   std::shared_ptr<DeviceAllocation> memory;  // null for a tensor of 0 bytes
+  uint64_t pool = 0;                         // that the memory was asked for in; 0: in any
   std::vector<Ownership> owners;
   uint64_t leases = 0;
   uint64_t hits = 0;
@@ -127,6 +132,10 @@ struct Entry {
   // What it took when it was last on the device: what it will take again, as far as a plan can tell.
   uint64_t last_room = 0;
 
+  // What all of its owners ask for together: the largest alignment, and the pool, if one names any.
+  MemoryHints Hints() const;
+  // Whether the memory that it has, or is getting, lies where `hints` say.
+  bool LiesAs(const MemoryHints& hints) const;
   // Every owner must be able to, because any of them may be the last that is left.
   bool CanComeBack() const {
     return owners.empty() || host_copy != nullptr || CanComeBackWithoutCopy();

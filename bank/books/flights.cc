@@ -54,6 +54,7 @@ PublishResult Evaluation::Publish(Published& published) {
   books_->SettleCopy(entry, garbage);
   entry.memory = std::move(published.memory);
   if (entry.memory != nullptr) entry.last_room = entry.memory->reserved_bytes();
+  entry.pool = flight_->hints.pool;
   entry.evaluation_seconds = published.seconds;
   entry.origin = published.origin;
   entry.stored_bytes = published.stored_bytes;
@@ -124,6 +125,7 @@ absl::StatusOr<FoundTensors> Flights::Find(absl::Span<const Uid> uids) const {
     missing.stamp = entry.stamp;
     missing.bytes = entry.type.bytes();
     missing.room = std::max(missing.bytes, entry.last_room);
+    missing.hints = entry.Hints();
     missing.has_host_copy = entry.host_copy != nullptr;
     missing.recipe = entry.recipe;
     for (const Ownership& of : entry.owners) {
@@ -146,7 +148,7 @@ absl::StatusOr<Acquired> Flights::Acquire(Uid uid, const std::function<bool()>& 
       if (step.action == ResidencyAction::kUse) return Acquired(books_->Pin(*entry));
       if (step.action == ResidencyAction::kEvaluate) {
         entry->failure = absl::OkStatus();
-        entry->flight = std::make_shared<Flight>();
+        entry->flight = std::make_shared<Flight>(entry->Hints());
         return Acquired(std::make_unique<Evaluation>(books_, entry));
       }
       flight = entry->flight;

@@ -40,6 +40,7 @@ struct MissingTensor {
   Digest stamp;
   uint64_t bytes = 0;
   uint64_t room = 0;  // what it took of the device the last time; its bytes, the first time
+  MemoryHints hints;
   bool has_host_copy = false;
   RecipePtr recipe;         // null for what is only described, or was evicted
   Description description;  // of the first owner who has one
@@ -89,6 +90,8 @@ class Evaluation {
   const TensorType& type() const { return entry_->type; }
   const Digest& digest() const { return entry_->digest; }
   const Digest& stamp() const { return entry_->stamp; }
+  // Where its memory should lie.
+  const MemoryHints& hints() const { return flight_->hints; }
   // Null for a tensor that is only described, or was evicted: see way_back().
   const RecipePtr& recipe() const { return recipe_; }
   WayBack way_back() const;

@@ -1,5 +1,6 @@
 #include "npubank/bank/books/registry.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -78,9 +79,34 @@ absl::StatusOr<std::vector<OwnedTensor>> Registry::TensorsOf(uint64_t owner) con
   return tensors;
 }
 
+absl::Status Registry::Ask(Entry& entry, const MemoryHints& hints, absl::string_view name,
+                           Books::Garbage& garbage) {
+  const std::string what = absl::StrCat("tensor '", name, "' is wanted ", hints.ToString(), ", ");
+  for (const Ownership& of : entry.owners) {
+    if (hints.pool == 0 || of.hints.pool == 0 || of.hints.pool == hints.pool) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(what, "but owner '", of.owner->name, "' has it in pool ", of.hints.pool,
+                     ": name the same pool or none, or give one of the two a bank of its own"));
+  }
+  if (entry.LiesAs(hints)) return absl::OkStatus();
+  if (entry.state == Residency::kEvaluating) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(what, "and is being put elsewhere right now: register it when that load is "
+                           "done, or before it"));
+  }
+  if (entry.leases > 0 || !entry.CanComeBack()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        what, "but is on the device elsewhere and ",
+        entry.leases > 0 ? "leased: drop its leases" : "cannot be brought back: release its owner",
+        ", or register it before it is loaded"));
+  }
+  books_->Evict(entry, garbage);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Entry*> Registry::RegisterKnown(uint64_t owner, const LazyTensor& tensor,
                                                absl::string_view name, const Description& way_back,
-                                               Books::Garbage& garbage) {
+                                               const MemoryHints& hints, Books::Garbage& garbage) {
   NPUBANK_ASSIGN_OR_RETURN(OwnerRecord * record, books_->FindOwner(owner));
   Entry* entry = books_->FindEntry(tensor.uid());
   if (entry == nullptr) return nullptr;
@@ -90,14 +116,24 @@ absl::StatusOr<Entry*> Registry::RegisterKnown(uint64_t owner, const LazyTensor&
         ") belongs to another tensor, '", entry->name, "' (digest ", entry->digest.ToHex(),
         "); they are not shared: keep '", name, "' out of this bank"));
   }
+  if (hints != MemoryHints()) {
+    NPUBANK_RETURN_IF_ERROR(Ask(*entry, hints, name, garbage));
+    entry = books_->FindEntry(tensor.uid());
+    if (entry == nullptr) return nullptr;  // nobody had it
+  }
   ++books_->counters.registrations;
   ++books_->counters.hits;
   ++entry->hits;
-  if (absl::c_none_of(entry->owners, [&](const Ownership& of) { return of.owner == record; })) {
-    entry->owners.push_back({record, way_back});
-    record->tensors.push_back(entry);
-    books_->SettleCopy(*entry, garbage);
+  const auto mine = absl::c_find_if(
+      entry->owners, [&](const Ownership& of) { return of.owner == record; });
+  if (mine != entry->owners.end()) {
+    mine->hints = {.alignment = std::max(mine->hints.alignment, hints.alignment),
+                   .pool = std::max(mine->hints.pool, hints.pool)};
+    return entry;
   }
+  entry->owners.push_back({record, way_back, hints});
+  record->tensors.push_back(entry);
+  books_->SettleCopy(*entry, garbage);
   return entry;
 }
 
@@ -113,13 +149,14 @@ Registration Registry::Hit(LazyTensor& tensor, bool wants_recipe) {
 }
 
 absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tensor,
-                                                absl::string_view name, Description way_back) {
+                                                absl::string_view name, Description way_back,
+                                                const MemoryHints& hints) {
   Books::Garbage garbage(*books_);
   const Entry* known = nullptr;
   bool wants_recipe = false;
   {
     MutexLock lock(books_->mutex);
-    NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name, way_back, garbage));
+    NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name, way_back, hints, garbage));
     wants_recipe = known != nullptr && known->WantsRecipe();
   }
   if (known != nullptr) return Hit(tensor, wants_recipe);
@@ -133,7 +170,7 @@ absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tenso
   }
   {
     MutexLock lock(books_->mutex);
-    NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name, way_back, garbage));
+    NPUBANK_ASSIGN_OR_RETURN(known, RegisterKnown(owner, tensor, name, way_back, hints, garbage));
     wants_recipe = known != nullptr && known->WantsRecipe();
     if (known == nullptr) {
       if (entry->recipe == nullptr && !way_back) {
@@ -144,7 +181,7 @@ absl::StatusOr<Registration> Registry::Register(uint64_t owner, LazyTensor tenso
       NPUBANK_ASSIGN_OR_RETURN(OwnerRecord * record, books_->FindOwner(owner));
       ++books_->counters.registrations;
       entry->sequence = books_->next_sequence++;
-      entry->owners.push_back({record, std::move(way_back)});
+      entry->owners.push_back({record, std::move(way_back), hints});
       record->tensors.push_back(entry.get());
       books_->entries.emplace(entry->uid.value, std::move(entry));
     }

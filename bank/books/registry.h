@@ -51,7 +51,7 @@ class Registry final : public Owner::Ledger {
 
   // `way_back` is this owner's; it may be empty. Contract: Bank::Register.
   absl::StatusOr<Registration> Register(uint64_t owner, LazyTensor tensor, absl::string_view name,
-                                        Description way_back);
+                                        Description way_back, const MemoryHints& hints);
   // All of them or none. Contract: Bank::Adopt.
   absl::Status Adopt(absl::Span<const AdoptedTensor> tensors,
                      std::shared_ptr<DeviceAllocation> memory,
@@ -61,8 +61,12 @@ class Registry final : public Owner::Ledger {
   // The tensor's entry, which is now the owner's as well; null when the tensor is not known.
   absl::StatusOr<Entry*> RegisterKnown(uint64_t owner, const LazyTensor& tensor,
                                        absl::string_view name, const Description& way_back,
-                                       Books::Garbage& garbage)
+                                       const MemoryHints& hints, Books::Garbage& garbage)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(books_->mutex);
+  // A known tensor, for an owner who asks for memory of a certain kind: what is on the device elsewhere
+  // leaves it, and what cannot is refused. The tensor may be gone afterwards.
+  absl::Status Ask(Entry& entry, const MemoryHints& hints, absl::string_view name,
+                   Books::Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(books_->mutex);
   Registration Hit(LazyTensor& tensor, bool wants_recipe);
 
   const std::shared_ptr<Books> books_;

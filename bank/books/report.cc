@@ -69,6 +69,9 @@ TensorSnapshot Describe(const Entry& entry) {
   tensor.evaluation_seconds = entry.evaluation_seconds;
   for (const Ownership& of : entry.owners) tensor.owners.push_back(of.owner->name);
   tensor.why_held = WhyHeld(entry);
+  const MemoryHints hints = entry.Hints();
+  tensor.alignment = hints.alignment;
+  tensor.pool = hints.pool;
   return tensor;
 }
 

@@ -77,6 +77,8 @@ class Decoder {
     NPUBANK_RETURN_IF_ERROR(Text(from.why_held(), to.why_held));
     if (from.origin() != nullptr) NPUBANK_RETURN_IF_ERROR(Text(from.origin(), to.origin));
     to.stored_bytes = from.stored_bytes();
+    to.alignment = from.alignment();
+    to.pool = from.pool();
     to.bytes = from.bytes();
     to.device_bytes = from.device_bytes();
     to.device_address = from.device_address();
@@ -107,7 +109,7 @@ flatbuffers::Offset<wire::TensorState> EncodeTensor(flatbuffers::FlatBufferBuild
       builder, tensor.uid.value, tensor.digest.high, tensor.digest.low, name, type, state, recipe,
       strategy, tensor.bytes, tensor.device_bytes, tensor.device_address, tensor.source_bytes,
       tensor.leases, tensor.hits, tensor.evaluation_seconds, owners, why_held, origin,
-      tensor.stored_bytes);
+      tensor.stored_bytes, tensor.alignment, tensor.pool);
 }
 
 }  // namespace

@@ -26,6 +26,10 @@ std::shared_ptr<DeviceAllocation> Hold(Admission::Room room,
   return std::shared_ptr<DeviceAllocation>(std::move(block), allocation);
 }
 
+Evaluator::Wanted WantedOf(const Evaluation& evaluation) {
+  return {.name = evaluation.name(), .hints = evaluation.hints()};
+}
+
 // The recipe of a tensor that is only described: the first that an owner's index still gives.
 absl::StatusOr<RecipePtr> Make(absl::Span<const Description> descriptions, const Digest& digest) {
   absl::Status last = absl::FailedPreconditionError(
@@ -107,6 +111,12 @@ absl::StatusOr<LeasedUpstream> Loader::AskUpstream(absl::Span<const MissingTenso
   for (const MissingTensor& tensor : missing) {
     const bool copied = tensor.recipe == nullptr && tensor.has_host_copy;
     if (copied || tensor.bytes == 0 || !tensor.description || RangeInItsFile(tensor)) continue;
+    if (!Evaluator::PagesMeet(tensor.hints)) {
+      upstream_->Note(absl::StrCat("tensor '", tensor.name, "' is wanted ",
+                                   tensor.hints.ToString(),
+                                   ", where no shared page lies: it is this process's own"));
+      continue;
+    }
     wanted.push_back({.description = tensor.description,
                       .name = tensor.name,
                       .digest = tensor.digest,
@@ -158,7 +168,7 @@ void Loader::Plan(const MissingTensor& tensor, const LeasedUpstream& upstream, N
                         .offset = leased->second.offset,
                         .bytes = tensor.bytes};
   } else if (cached.has_value()) {
-    range = evaluator_.RangeToImport(*cached);
+    range = evaluator_.RangeToImport(*cached, tensor.hints);
   } else if (!copied) {
     range = RangeInItsFile(tensor);
   }
@@ -170,9 +180,9 @@ void Loader::Plan(const MissingTensor& tensor, const LeasedUpstream& upstream, N
 }
 
 std::optional<ImportRange> Loader::RangeInItsFile(const MissingTensor& tensor) const {
-  if (tensor.recipe != nullptr) return evaluator_.RangeToImport(*tensor.recipe);
+  if (tensor.recipe != nullptr) return evaluator_.RangeToImport(*tensor.recipe, tensor.hints);
   if (!tensor.description) return std::nullopt;
-  return evaluator_.RangeToImport(tensor.description, tensor.bytes);
+  return evaluator_.RangeToImport(tensor.description, tensor.bytes, tensor.hints);
 }
 
 std::optional<CachedBytes> Loader::FindInCache(const Digest& cache_key, uint64_t bytes) const {
@@ -235,7 +245,7 @@ absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation, const 
       NPUBANK_ASSIGN_OR_RETURN(loaded.memory, Place(bytes, pass, [&] {
                                  return evaluator_.Copy(
                                      absl::MakeConstSpan(way.host_copy.get(), bytes),
-                                     evaluation.name());
+                                     WantedOf(evaluation));
                                }));
       return loaded;
     }
@@ -248,17 +258,18 @@ absl::StatusOr<Loader::Loaded> Loader::Load(const Evaluation& evaluation, const 
   }
   const bool transforms = !std::holds_alternative<ConstantOp>(recipe->op());
   loaded.stored_bytes = recipe->SourceBytes();
-  const bool misaligned = evaluator_.Misaligned(*recipe);
+  const Evaluator::Wanted wanted = WantedOf(evaluation);
+  const bool misaligned = evaluator_.Misaligned(*recipe, wanted.hints);
   loaded.origin = transforms   ? Origin::kTransformed
                   : misaligned ? Origin::kMisaligned
                                : Origin::kStored;
-  loaded.cacheable =
-      (transforms || misaligned) && cache_ != nullptr && bytes > 0 && recipe->Persistent();
-  const std::string& name = evaluation.name();
+  // As it is stored it is read from its own file just as fast, unless the cache's can be imported.
+  loaded.cacheable = (transforms || (misaligned && Evaluator::PagesMeet(wanted.hints))) &&
+                     cache_ != nullptr && bytes > 0 && recipe->Persistent();
   NPUBANK_ASSIGN_OR_RETURN(loaded.memory,
                            ImportOrPlace(
-                               bytes, pass, [&] { return evaluator_.Import(*recipe, name); },
-                               [&] { return evaluator_.Evaluate(*recipe, name, cancelled); }));
+                               bytes, pass, [&] { return evaluator_.Import(*recipe, wanted); },
+                               [&] { return evaluator_.Evaluate(*recipe, wanted, cancelled); }));
   return loaded;
 }
 
@@ -266,7 +277,8 @@ std::shared_ptr<DeviceAllocation> Loader::LoadFromUpstream(const Evaluation& eva
                                                            const AdmittedLoad& load) const {
   const auto leased = load.upstream.find(evaluation.digest());
   if (leased == load.upstream.end()) return nullptr;
-  MemoryOr memory = evaluator_.Import(leased->second, evaluation.type().bytes(), evaluation.name());
+  MemoryOr memory =
+      evaluator_.Import(leased->second, evaluation.type().bytes(), WantedOf(evaluation));
   if (memory.ok()) return *std::move(memory);
   upstream_->Note(absl::StrCat("what it leased could not be imported, as tensor '",
                                evaluation.name(), "': ", memory.status().message()));
@@ -280,8 +292,8 @@ absl::StatusOr<bool> Loader::LoadFromCache(const Evaluation& evaluation, Admissi
   const std::optional<CachedBytes> cached = FindInCache(cache_key, bytes);
   if (!cached.has_value()) return false;
   MemoryOr memory = ImportOrPlace(
-      bytes, pass, [&] { return evaluator_.Import(*cached, evaluation.name()); },
-      [&] { return evaluator_.Fetch(*cached, evaluation.name()); });
+      bytes, pass, [&] { return evaluator_.Import(*cached, WantedOf(evaluation)); },
+      [&] { return evaluator_.Fetch(*cached, WantedOf(evaluation)); });
   if (absl::IsDataLoss(memory.status())) {
     cache_->Distrust(cache_key, memory.status());
     return false;
@@ -372,20 +384,22 @@ absl::Status Loader::Adopt(Registry& registry, absl::Span<const AdoptedTensor> t
                                                      " bytes does not fit into the budget of ",
                                                      admission_->usage().limit, " any more"));
   }
-  const std::optional<Digest> content = ContentOf(memory.get());
+  const std::optional<Digest> content = ContentOf(memory.get(), {});
   return registry.Adopt(tensors, Hold(*std::move(room), std::move(memory)), content);
 }
 
 // Sharing is a saving, not a need: when the device cannot be read back, the tensor keeps its own
 // bytes.
 Lease Loader::Publish(Evaluation& evaluation, Published published) const {
-  published.content = ContentOf(published.memory.get());
+  published.content = ContentOf(published.memory.get(), evaluation.hints());
+  const MemoryHints hints = evaluation.hints();
   for (;;) {
     PublishResult result = evaluation.Publish(published);
     if (auto* lease = std::get_if<Lease>(&result)) return std::move(*lease);
     using Memory = std::vector<std::shared_ptr<DeviceAllocation>>;
     for (const std::shared_ptr<DeviceAllocation>& other : std::get<Memory>(result)) {
-      const absl::StatusOr<bool> same = SameContent(*device_, *published.memory, *other);
+      const absl::StatusOr<bool> same =
+          hints.MetBy(other->address()) ? SameContent(*device_, *published.memory, *other) : false;
       if (same.ok() && *same) {
         published.memory = other;
         break;
@@ -395,9 +409,11 @@ Lease Loader::Publish(Evaluation& evaluation, Published published) const {
   }
 }
 
-std::optional<Digest> Loader::ContentOf(DeviceAllocation* memory) const {
-  // What was imported costs no memory of its own, and reading it would bring its pages in early.
-  if (!share_content_ || memory == nullptr || memory->strategy() == "imported") return std::nullopt;
+std::optional<Digest> Loader::ContentOf(DeviceAllocation* memory, const MemoryHints& hints) const {
+  // What was imported costs no memory of its own, and reading it would bring its pages in early. What
+  // has a pool of its own is not another's.
+  if (!share_content_ || memory == nullptr || memory->strategy() == "imported" || hints.pool != 0)
+    return std::nullopt;
   const absl::StatusOr<Digest> hash = SampleContent(*device_, *memory);
   if (!hash.ok()) return std::nullopt;
   return content_hash_hook_ ? content_hash_hook_(*hash) : *hash;

@@ -108,7 +108,7 @@ class Loader {
   absl::Status MakeRoom(absl::FunctionRef<uint64_t()> missing_bytes) const;
   Lease Publish(Evaluation& evaluation, Published published) const;
   // Empty for what is not shared.
-  std::optional<Digest> ContentOf(DeviceAllocation* memory) const;
+  std::optional<Digest> ContentOf(DeviceAllocation* memory, const MemoryHints& hints) const;
 
   std::shared_ptr<DeviceMemory> device_;
   std::shared_ptr<Books> books_;

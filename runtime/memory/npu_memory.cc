@@ -264,14 +264,29 @@ std::string NpuMemory::name() const {
 
 absl::StatusOr<std::unique_ptr<DeviceAllocation>> NpuMemory::Allocate(uint64_t bytes,
                                                                       absl::string_view name) {
+  return AllocateAs(bytes, name, {});
+}
+
+absl::Status NpuMemory::CheckHints(const MemoryHints& hints) const {
+  if (hints.alignment <= kMostDeviceAlignment && hints.pool == 0) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat(name(), " puts nothing ", hints.ToString(), ": what its driver gives lies at multiples of ",
+                   kMostDeviceAlignment, ", and in no pools"));
+}
+
+absl::StatusOr<std::unique_ptr<DeviceAllocation>> NpuMemory::AllocateAs(uint64_t bytes,
+                                                                        absl::string_view name,
+                                                                        const MemoryHints& hints) {
+  NPUBANK_RETURN_IF_ERROR(CheckHints(hints));
   if (bytes == 0)
     return absl::InvalidArgumentError(absl::StrCat("allocating 0 bytes for '", name, "'"));
   if (bytes > Strategy::kMostBytes)
     return absl::ResourceExhaustedError(
         absl::StrCat("no device has room for '", name, "': ", bytes, " bytes"));
-  absl::StatusOr<std::unique_ptr<Block>> block = core_->strategy->Allocate(bytes, name);
-  if (absl::IsResourceExhausted(block.status()) && core_->MakeRoom() > 0)
-    block = core_->strategy->Allocate(bytes, name);
+  const uint64_t alignment = std::max(core_->place_alignment(), hints.alignment);
+  const auto allocate = [&] { return core_->strategy->Allocate(bytes, alignment, name); };
+  absl::StatusOr<std::unique_ptr<Block>> block = allocate();
+  if (absl::IsResourceExhausted(block.status()) && core_->MakeRoom() > 0) block = allocate();
   NPUBANK_RETURN_IF_ERROR(block.status());
   return std::make_unique<OwnAllocation>(core_, *std::move(block), bytes);
 }

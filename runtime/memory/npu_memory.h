@@ -13,6 +13,9 @@
 // committed, placed and tiled never import. Where a driver lacks something the next best is taken,
 // and that is said: in notices(), and to `notice`.
 //
+// An address is a multiple of what a tensor's hints ask for, up to 4096: drivers put everything on a page
+// of theirs and promise no more, whatever is asked of them. There are no pools.
+//
 // Bytes are written in place where the host may touch device memory, else through a bounded ring of
 // staging buffers (upload.h). Memory kept for reuse (tiles, rings) is given back by Trim, when
 // an allocation finds no room, and when the last allocation is freed. A file that the driver
@@ -66,6 +69,10 @@ class NpuMemory : public DeviceMemory {
   std::string name() const override;
   absl::StatusOr<std::unique_ptr<DeviceAllocation>> Allocate(uint64_t bytes,
                                                              absl::string_view name) override;
+  absl::Status CheckHints(const MemoryHints& hints) const override;
+  absl::StatusOr<std::unique_ptr<DeviceAllocation>> AllocateAs(uint64_t bytes,
+                                                               absl::string_view name,
+                                                               const MemoryHints& hints) override;
   absl::StatusOr<std::unique_ptr<DeviceAllocation>> Import(std::shared_ptr<Source> source,
                                                            uint64_t offset, uint64_t bytes,
                                                            absl::string_view name) override;

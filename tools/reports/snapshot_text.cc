@@ -33,7 +33,9 @@ nlohmann::json TensorAsJson(const TensorSnapshot& tensor) {
           {"recipe", tensor.recipe},
           {"why_held", tensor.why_held},
           {"origin", tensor.origin},
-          {"stored_bytes", tensor.stored_bytes}};
+          {"stored_bytes", tensor.stored_bytes},
+          {"alignment", tensor.alignment},
+          {"pool", tensor.pool}};
 }
 
 bool Contains(const std::string& text, const std::string& part) {
@@ -119,7 +121,11 @@ std::string SnapshotAsCsv(const BankSnapshot& snapshot, const std::string& filte
                    {"evaluation_seconds"},
                    {"owners"},
                    {"recipe"},
-                   {"why_held"}});
+                   {"why_held"},
+                   {"origin"},
+                   {"stored_bytes"},
+                   {"alignment"},
+                   {"pool"}});
   for (const TensorSnapshot& tensor : snapshot.tensors) {
     if (!HasText(tensor, filter)) continue;
     table.AddRow({tensor.uid.ToHex(), tensor.digest.ToHex(), tensor.name, tensor.type, tensor.state,
@@ -127,7 +133,8 @@ std::string SnapshotAsCsv(const BankSnapshot& snapshot, const std::string& filte
                   Hex(tensor.device_address), tensor.strategy, absl::StrCat(tensor.source_bytes),
                   absl::StrCat(tensor.leases), absl::StrCat(tensor.hits),
                   absl::StrCat(tensor.evaluation_seconds), absl::StrJoin(tensor.owners, ";"),
-                  tensor.recipe, tensor.why_held});
+                  tensor.recipe, tensor.why_held, tensor.origin, absl::StrCat(tensor.stored_bytes),
+                  absl::StrCat(tensor.alignment), absl::StrCat(tensor.pool)});
   }
   return table.AsCsv();
 }

@@ -31,7 +31,7 @@ std::string SnapshotAsTable(const BankSnapshot& snapshot, const std::string& fil
 // {"tensors": [{"uid", "digest", "name", "type", "state", "bytes", "device_bytes",
 //               "device_address", "strategy", "source_bytes", "leases", "hits",
 //               "evaluation_seconds", "owners", "recipe", "why_held",
-//               "origin", "stored_bytes"}],
+//               "origin", "stored_bytes", "alignment", "pool"}],
 //  "owners": [...],
 //  "totals": {...}}
 // Uids, digests and addresses are hex texts.

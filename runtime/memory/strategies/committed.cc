@@ -20,7 +20,8 @@ class CommittedBlock : public Block {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Block>> Committed::Allocate(uint64_t bytes, absl::string_view name) {
+absl::StatusOr<std::unique_ptr<Block>> Committed::Allocate(uint64_t bytes, uint64_t,
+                                                           absl::string_view name) {
   NPUBANK_ASSIGN_OR_RETURN(level_zero::Buffer buffer,
                            level_zero::Buffer::AllocateDevice(device_, bytes, name));
   return std::make_unique<CommittedBlock>(HeldBuffer(std::move(buffer), accounting_));
@@ -28,7 +29,7 @@ absl::StatusOr<std::unique_ptr<Block>> Committed::Allocate(uint64_t bytes, absl:
 
 absl::StatusOr<uint64_t> Committed::PageBytes() {
   NPUBANK_ASSIGN_OR_RETURN(const std::unique_ptr<Block> one_byte,
-                           Allocate(1, "asking for the size of a page"));
+                           Allocate(1, 1, "asking for the size of a page"));
   return one_byte->reserved_bytes();
 }
 

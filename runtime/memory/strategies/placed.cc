@@ -40,13 +40,16 @@ Placed::Options Placed::Options::ForPages(uint64_t page_bytes, uint64_t alignmen
   return options;
 }
 
-absl::StatusOr<std::unique_ptr<Block>> Placed::Allocate(uint64_t bytes, absl::string_view name) {
-  if (bytes >= options_.alone_bytes) return slab_source_->Allocate(bytes, name);
+absl::StatusOr<std::unique_ptr<Block>> Placed::Allocate(uint64_t bytes, uint64_t alignment,
+                                                        absl::string_view name) {
+  if (bytes >= options_.alone_bytes) return slab_source_->Allocate(bytes, alignment, name);
+  // Who wants more than places have gets room to move in.
   bytes = AlignUp(bytes, options_.alignment);
+  if (alignment > options_.alignment) bytes += alignment - options_.alignment;
   uint64_t slab_bytes = options_.least_slab_bytes;
   {
     MutexLock lock(mutex_);
-    if (std::unique_ptr<Block> block = Take(bytes)) return block;
+    if (std::unique_ptr<Block> block = Take(bytes, alignment)) return block;
     while (slab_bytes < options_.most_slab_bytes && slab_bytes * 2 <= holes_.slab_bytes() / 8)
       slab_bytes *= 2;
   }
@@ -56,17 +59,18 @@ absl::StatusOr<std::unique_ptr<Block>> Placed::Allocate(uint64_t bytes, absl::st
   NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<Block> slab, MakeSlab(&slab_bytes, wanted, name));
   MutexLock lock(mutex_);
   // Others may have made room meanwhile: a slab that nothing is ever placed in would never be given back.
-  if (std::unique_ptr<Block> block = Take(bytes)) return block;
+  if (std::unique_ptr<Block> block = Take(bytes, alignment)) return block;
   const uint64_t number = next_slab_++;
   holes_.AddSlab(number, slab_bytes);
   slabs_.emplace(number, std::move(slab));
-  return Take(bytes);
+  return Take(bytes, alignment);
 }
 
-std::unique_ptr<Block> Placed::Take(uint64_t bytes) {
+std::unique_ptr<Block> Placed::Take(uint64_t bytes, uint64_t alignment) {
   const std::optional<BestFit::Place> place = holes_.Take(bytes);
   if (!place) return nullptr;
-  std::byte* const address = slabs_.at(place->slab)->address() + place->offset;
+  std::byte* address = slabs_.at(place->slab)->address() + place->offset;
+  address += AlignUp(reinterpret_cast<uintptr_t>(address), alignment) - reinterpret_cast<uintptr_t>(address);
   return std::make_unique<PlacedBlock>(shared_from_this(), *place, address, bytes);
 }
 
@@ -74,10 +78,10 @@ std::unique_ptr<Block> Placed::Take(uint64_t bytes) {
 absl::StatusOr<std::unique_ptr<Block>> Placed::MakeSlab(uint64_t* bytes, uint64_t wanted,
                                                         absl::string_view name) {
   const std::string slab_name = absl::StrCat("a slab for ", name);
-  absl::StatusOr<std::unique_ptr<Block>> slab = slab_source_->Allocate(*bytes, slab_name);
+  absl::StatusOr<std::unique_ptr<Block>> slab = slab_source_->Allocate(*bytes, options_.alignment, slab_name);
   if (!absl::IsResourceExhausted(slab.status()) || wanted >= *bytes) return slab;
   *bytes = wanted;
-  return slab_source_->Allocate(wanted, slab_name);
+  return slab_source_->Allocate(wanted, options_.alignment, slab_name);
 }
 
 void Placed::Free(BestFit::Place place, uint64_t bytes) {

@@ -7,6 +7,7 @@
 // A tensor of `alone_bytes` or more gets memory of its own: a slab spares it one driver call, and
 // costs what is left at the end of the slab and the holes that tensors of other sizes leave. Where
 // memory comes in pages, of its last page part is wasted.
+// A tensor that wants a larger alignment than places have takes that much more of its slab.
 // Cost: one driver call per slab; the rest is bookkeeping, logarithmic in the number of holes.
 #ifndef NPUBANK_RUNTIME_MEMORY_STRATEGIES_PLACED_H_
 #define NPUBANK_RUNTIME_MEMORY_STRATEGIES_PLACED_H_
@@ -38,13 +39,14 @@ class Placed : public Strategy, public std::enable_shared_from_this<Placed> {
   Placed(std::shared_ptr<Strategy> slabs, Options options)
       : slab_source_(std::move(slabs)), options_(options) {}
 
-  absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, absl::string_view name) override;
+  absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, uint64_t alignment,
+                                                  absl::string_view name) override;
   uint64_t Trim() override { return slab_source_->Trim(); }
 
  private:
   class PlacedBlock;
 
-  std::unique_ptr<Block> Take(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::unique_ptr<Block> Take(uint64_t bytes, uint64_t alignment) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // `bytes` becomes what it was made of.
   absl::StatusOr<std::unique_ptr<Block>> MakeSlab(uint64_t* bytes, uint64_t wanted,
                                                   absl::string_view name);

@@ -22,10 +22,10 @@ SharedTiles::SharedTiles(std::shared_ptr<Strategy> pages, uint64_t page_bytes, u
       page_bytes_(page_bytes),
       small_(std::make_shared<Placed>(pages_, SlabsOfPages(page_bytes, alignment))) {}
 
-absl::StatusOr<std::unique_ptr<Block>> SharedTiles::Allocate(uint64_t bytes,
+absl::StatusOr<std::unique_ptr<Block>> SharedTiles::Allocate(uint64_t bytes, uint64_t alignment,
                                                              absl::string_view name) {
-  if (bytes % page_bytes_ == 0) return pages_->Allocate(bytes, name);
-  return small_->Allocate(bytes, name);  // which passes large ones on
+  if (bytes % page_bytes_ == 0) return pages_->Allocate(bytes, alignment, name);
+  return small_->Allocate(bytes, alignment, name);  // which passes large ones on
 }
 
 }  // namespace npubank

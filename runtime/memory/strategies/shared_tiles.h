@@ -26,7 +26,8 @@ class SharedTiles : public Strategy {
   SharedTiles(std::shared_ptr<Strategy> pages, uint64_t page_bytes,
               uint64_t alignment = kDeviceAlignment);
 
-  absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, absl::string_view name) override;
+  absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, uint64_t alignment,
+                                                  absl::string_view name) override;
   uint64_t Trim() override { return pages_->Trim(); }
 
  private:

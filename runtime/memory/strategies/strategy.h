@@ -1,6 +1,6 @@
 // Strategy: a way to get device memory from a driver; and Block, what it gives.
 //
-//   NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<Block> block, strategy->Allocate(bytes, "wq"));
+//   NPUBANK_ASSIGN_OR_RETURN(std::unique_ptr<Block> block, strategy->Allocate(bytes, 4096, "wq"));
 //
 // Committed, Placed and Tiled are the strategies; one may stand on another (Placed takes its slabs
 // from any). Ownership: a block frees itself and keeps what it needs of its strategy alive.
@@ -37,8 +37,9 @@ class Strategy {
   static constexpr uint64_t kMostBytes = uint64_t{1} << 46;
 
   virtual ~Strategy() = default;
-  // 1 <= bytes <= kMostBytes. The name is for errors.
-  virtual absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes,
+  // 1 <= bytes <= kMostBytes. `alignment` is a power of two up to kMostDeviceAlignment; a strategy may be
+  // made for a larger one, which holds then. The name is for errors.
+  virtual absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, uint64_t alignment,
                                                           absl::string_view name) = 0;
   // Gives back what is kept for reuse; how many bytes that was.
   virtual uint64_t Trim() { return 0; }

@@ -93,7 +93,8 @@ absl::Status Tiled::ReserveRange(uint64_t least_bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Block>> Tiled::Allocate(uint64_t bytes, absl::string_view name) {
+absl::StatusOr<std::unique_ptr<Block>> Tiled::Allocate(uint64_t bytes, uint64_t,
+                                                       absl::string_view name) {
   Claim claim;
   claim.bytes = AlignUp(bytes, page_bytes_);
   absl::Status status = ClaimMemory(&claim);

@@ -37,7 +37,8 @@ class Tiled : public Strategy, public std::enable_shared_from_this<Tiled> {
   static absl::StatusOr<std::shared_ptr<Tiled>> Create(std::shared_ptr<level_zero::Device> device,
                                                        std::shared_ptr<Accounting> accounting);
 
-  absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, absl::string_view name) override;
+  absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, uint64_t alignment,
+                                                  absl::string_view name) override;
   uint64_t Trim() override;
 
   uint64_t page_bytes() const { return page_bytes_; }

@@ -53,6 +53,27 @@ TEST_P(MemoryConformance, AddressesAreAlignedForTheDevice) {
   }
 }
 
+TEST_P(MemoryConformance, HintsOfUpToADriversPageAreMetAndMoreIsRefused) {
+  if (imported()) GTEST_SKIP() << "pages of a file lie where they lie: the bank asks before it imports";
+  std::vector<Tensor> tensors;
+  for (uint64_t alignment = 1; alignment <= kMostDeviceAlignment; alignment *= 2) {
+    for (const uint64_t bytes : {1u, 100u, 4096u, 10000u, 300000u, 3u << 20}) {
+      auto tensor = Make(*memory_, bytes, tensors.size(), {.alignment = alignment});
+      ASSERT_TRUE(tensor.ok()) << tensor.status();
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor->memory->address()) % alignment, 0u) << bytes;
+      tensors.push_back(*std::move(tensor));
+    }
+  }
+  for (const Tensor& tensor : tensors) ExpectContents(tensor);
+  ExpectExactBooks();
+  for (const MemoryHints& hints : {MemoryHints{.alignment = 2 * kMostDeviceAlignment}, MemoryHints{.pool = 1}}) {
+    const absl::Status refused = memory_->AllocateAs(4096, "wq", hints).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented) << refused;
+    EXPECT_EQ(memory_->CheckHints(hints), refused);
+  }
+  EXPECT_EQ(memory_->Usage().live_allocations, tensors.size());
+}
+
 TEST_P(MemoryConformance, TheStrategyIsSaidAndHostBytesAreThereWhereTheHostMayWrite) {
   auto tensor = Make(5000);
   ASSERT_TRUE(tensor.ok()) << tensor.status();

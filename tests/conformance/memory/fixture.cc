@@ -146,7 +146,8 @@ absl::StatusOr<std::shared_ptr<DeviceMemory>> MemoryFixture::CreateMemory() {
 }
 
 absl::StatusOr<MemoryFixture::Tensor> MemoryFixture::Make(DeviceMemory& memory, uint64_t bytes,
-                                                          uint64_t seed) {
+                                                          uint64_t seed,
+                                                          const MemoryHints& hints) {
   Tensor tensor;
   if (imported()) {
     tensor.base = bytes < kFileBytes ? seed * 4096 % (kFileBytes - bytes) / 64 * 64 : 0;
@@ -155,7 +156,7 @@ absl::StatusOr<MemoryFixture::Tensor> MemoryFixture::Make(DeviceMemory& memory, 
                              memory.Import(sources_[tensor.seed], tensor.base, bytes, "tensor"));
     return tensor;
   }
-  NPUBANK_ASSIGN_OR_RETURN(tensor.memory, memory.Allocate(bytes, "tensor"));
+  NPUBANK_ASSIGN_OR_RETURN(tensor.memory, memory.AllocateAs(bytes, "tensor", hints));
   NPUBANK_RETURN_IF_ERROR(Write(memory, tensor, seed));
   return tensor;
 }

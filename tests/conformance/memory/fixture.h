@@ -46,9 +46,10 @@ class MemoryFixture : public ::testing::TestWithParam<MemoryKind> {
   absl::StatusOr<std::shared_ptr<DeviceMemory>> CreateMemory();
   NpuMemory& npu_memory() { return static_cast<NpuMemory&>(*memory_); }
 
-  // Allocates and writes; or imports from one of the files, if that is the strategy: then `bytes`
-  // are at most kFileBytes.
-  absl::StatusOr<Tensor> Make(DeviceMemory& memory, uint64_t bytes, uint64_t seed);
+  // Allocates where `hints` say, and writes; or imports from one of the files, if that is the strategy: then
+  // `bytes` are at most kFileBytes, and the hints are not for it.
+  absl::StatusOr<Tensor> Make(DeviceMemory& memory, uint64_t bytes, uint64_t seed,
+                              const MemoryHints& hints = {});
   absl::StatusOr<Tensor> Make(uint64_t bytes, uint64_t seed = 1) {
     return Make(*memory_, bytes, seed);
   }

@@ -35,12 +35,18 @@ class MemoryModel : public MemoryFixture {
   void Step(int step) {
     const uint64_t kind = Below(100);
     if (tensors_.empty() || (kind < 45 && tensors_.size() < kMostTensors)) {
-      auto tensor = Make(RandomBytes(), static_cast<uint64_t>(step));
+      // Half of them want more than the device does.
+      const MemoryHints hints = {.alignment = Below(2) == 0 ? 0 : uint64_t{1} << Below(13)};
+      auto tensor = Make(*memory_, RandomBytes(), static_cast<uint64_t>(step), hints);
       if (!tensor.ok()) {
         ASSERT_EQ(tensor.status().code(), absl::StatusCode::kResourceExhausted) << tensor.status();
         ++exhausted_;
         tensors_.resize(tensors_.size() / 2);
         return;
+      }
+      const auto address = reinterpret_cast<uintptr_t>(tensor->memory->address());
+      if (!imported() && hints.alignment > 0) {
+        ASSERT_EQ(address % hints.alignment, 0u) << hints.ToString();
       }
       tensors_.push_back(*std::move(tensor));
       return ExpectContents(tensors_.back());

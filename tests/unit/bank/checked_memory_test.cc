@@ -61,6 +61,7 @@ class Misbehaving final : public DeviceMemory {
     if (!on_allocate) return inner;
     return on_allocate(std::make_unique<Distorted>(std::move(inner)));
   }
+  absl::Status CheckHints(const MemoryHints&) const override { return absl::OkStatus(); }
   Allocated Import(std::shared_ptr<Source>, uint64_t, uint64_t bytes,
                    absl::string_view name) override {
     return Allocate(bytes, name);
@@ -82,13 +83,13 @@ class Misbehaving final : public DeviceMemory {
 class CheckedMemoryTest : public ::testing::Test {
  protected:
   // Loads a tensor of 256 bytes, which must be refused so, and again when the memory behaves.
-  void ExpectRefused(const std::string& seen) {
+  void ExpectRefused(const std::string& seen, const MemoryHints& hints = {}) {
     auto bank = Bank::Create(crooked_, {});
     Owner owner = bank->AddOwner("demo");
     const auto source = Source::FromBuffer(CountingFloats(64), "numbers");
     const LazyTensor tensor = VectorsOver(source, 64)[0];
     const Uid uid = tensor.uid();
-    ASSERT_TRUE(bank->Register(owner, tensor, "layers.0.wq").ok());
+    ASSERT_TRUE(bank->Register(owner, tensor, "layers.0.wq", hints).ok());
     const absl::Status status = bank->EvaluateAndAllocate(owner);
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
     EXPECT_THAT(status.message(), HasSubstr("'crooked'"));
@@ -129,6 +130,14 @@ TEST_F(CheckedMemoryTest, AnAllocationAtAnAddressThatTheDeviceCannotTake) {
     return memory;
   };
   ExpectRefused("no multiple of 64");
+}
+
+TEST_F(CheckedMemoryTest, AnAllocationAtAnAddressThatItsHintsDoNotTake) {
+  crooked_->on_allocate = [](auto memory) -> Allocated {
+    memory->at = static_cast<std::byte*>(memory->at) + 64;
+    return memory;
+  };
+  ExpectRefused("no multiple of 128", {.alignment = 128});
 }
 
 TEST_F(CheckedMemoryTest, AnAllocationOfFewerBytes) {

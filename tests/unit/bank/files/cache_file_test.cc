@@ -251,7 +251,7 @@ TEST_F(CacheFileTest, APayloadThatTheSystemFailsToReadIsEvaluatedAgain) {
     EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   }
   const FileFault fault(FileFault::kRead, 1, EIO);
-  const absl::Status status = Evaluator(memory, nullptr).Fetch(cached, "wq").status();
+  const absl::Status status = Evaluator(memory, nullptr).Fetch(cached, {.name = "wq", .hints = {}}).status();
   EXPECT_TRUE(absl::IsDataLoss(status)) << "which the bank takes for a miss: " << status;
   EXPECT_EQ(memory->Usage().live_allocations, 0u);
 }

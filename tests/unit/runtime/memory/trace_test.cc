@@ -30,7 +30,7 @@ std::byte* const kNowhere = reinterpret_cast<std::byte*>(uintptr_t{4096});
 class Counted : public Strategy {
  public:
   explicit Counted(uint64_t page_bytes) : page_bytes_(page_bytes) {}
-  absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, absl::string_view) override {
+  absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, uint64_t, absl::string_view) override {
     return std::make_unique<CountedBlock>(*this, AlignUp(bytes, page_bytes_));
   }
   uint64_t peak() const { return peak_; }
@@ -60,7 +60,7 @@ class CountedTiles : public Strategy {
  public:
   explicit CountedTiles(uint64_t page_bytes)
       : tiles_({.tile_bytes = 2 << 20, .page_bytes = page_bytes}) {}
-  absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, absl::string_view) override {
+  absl::StatusOr<std::unique_ptr<Block>> Allocate(uint64_t bytes, uint64_t, absl::string_view) override {
     bytes = AlignUp(bytes, tiles_.options().page_bytes);
     std::vector<Tiles::Piece> pieces;
     for (uint64_t missing = tiles_.Take(bytes, &pieces); missing > 0;
@@ -102,7 +102,7 @@ void Replay(const AllocationTrace& trace, Strategy& strategy) {
   std::unordered_map<uint64_t, std::unique_ptr<Block>> live;
   for (const AllocationTrace::Step& step : trace.steps) {
     if (step.allocate) {
-      live[step.id] = *strategy.Allocate(step.bytes, "traced");
+      live[step.id] = *strategy.Allocate(step.bytes, 64, "traced");
     } else {
       live.erase(step.id);
     }
