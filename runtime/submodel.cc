@@ -29,10 +29,13 @@ absl::StatusOr<Submodel> Submodel::Load(std::shared_ptr<Bank> bank, SubmodelDesc
 absl::Status Submodel::RegisterWeights() {
   for (size_t i = 0; i < description_.weights.size(); ++i) {
     const uint64_t bytes = description_.recipes->type(i).bytes();
+    MemoryHints hints;
+    if (!description_.weight_alignments.empty())
+      hints.alignment = description_.weight_alignments[i];
     NPUBANK_ASSIGN_OR_RETURN(
         Registration registration,
         bank_->Register(owner_, LazyTensor(Description{description_.recipes, i}),
-                        description_.weights[i]));
+                        description_.weights[i], hints));
     weights_.push_back({registration.uid, bytes});
     weight_bytes_ += bytes;
     if (registration.hit) ++hits_, hit_bytes_ += bytes;

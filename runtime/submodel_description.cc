@@ -194,6 +194,9 @@ absl::Status SubmodelDescription::Check() const {
   const size_t made = recipes == nullptr ? 0 : recipes->size();
   if (made != weights.size())
     return Invalid(absl::StrCat("names ", weights.size(), " weights and has recipes for ", made));
+  if (!weight_alignments.empty() && weight_alignments.size() != weights.size())
+    return Invalid(absl::StrCat("names ", weights.size(), " weights and has alignments for ",
+                                weight_alignments.size()));
   if (arena_bytes > kMostArenaBytes)
     return Invalid(absl::StrCat("an arena of ", arena_bytes, " bytes is more than any device has"));
   for (const Value& value : values) NPUBANK_RETURN_IF_ERROR(CheckPlace(value, arena_bytes));

@@ -66,6 +66,7 @@ struct SubmodelDescription {
   std::vector<Function> functions;
   std::vector<Value> values;
   std::vector<std::string> weights;           // names; root i of `recipes` makes weight i
+  std::vector<uint64_t> weight_alignments;    // of each one's address; empty: what the device gives
   std::shared_ptr<const RecipeList> recipes;  // null where there are no weights
   std::vector<Call> calls;                    // in the order they run
   uint64_t arena_bytes = 0;
@@ -76,6 +77,7 @@ struct SubmodelDescription {
 
   // - Names are there and distinct within their kind; every index is one.
   // - Places in the arena are aligned to kPlaceAlignment and lie inside it; no value is empty.
+  // - Every weight has an alignment, or none of them.
   // - Every function is called, and every value and weight bound to a call.
   absl::Status Check() const;
 

@@ -1,5 +1,6 @@
 #include "npubank/runtime/manifest/manifest.h"
 
+#include <bit>
 #include <cstddef>
 #include <limits>
 #include <optional>
@@ -146,8 +147,12 @@ class ManifestReader {
   }
 
   absl::Status ReadWeight(JsonFields& fields) {
-    fields.OnlyKeys({"name", "tensor"});
+    fields.OnlyKeys({"name", "tensor", "alignment"});
     const Json* words = fields.Need("tensor");
+    const auto alignment =
+        static_cast<uint64_t>(fields.Int("alignment", 1, SubmodelDescription::kMostArenaBytes, 1));
+    if (!std::has_single_bit(alignment))
+      fields.Fail("alignment", absl::StrCat(alignment, " is no power of two"));
     NPUBANK_RETURN_IF_ERROR(fields.status());
     if (index_ == nullptr)
       return absl::InvalidArgumentError(absl::StrCat(
@@ -157,6 +162,7 @@ class ManifestReader {
     NPUBANK_ASSIGN_OR_RETURN(tensors_.emplace_back(), tensor.MakeRecipe());
     weight_numbers_.emplace(fields.Text("name"), made_.weights.size());
     made_.weights.push_back(fields.Text("name"));
+    made_.weight_alignments.push_back(alignment);
     return absl::OkStatus();
   }
 

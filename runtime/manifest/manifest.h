@@ -40,7 +40,8 @@
 //                         "output"   read afterwards          "arena"    at `offset` * in the arena
 //                         "scratch"  at `offset` * in the arena: one call's, to write and read as it likes
 //   arena_bytes         of the arena; 0 where it is not said. Offsets are multiples of 64
-//   weights             `name` * and `tensor` *, in words: see below
+//   weights             `name` * and `tensor` *, in words: see below; `alignment`: what its address must be a multiple of,
+//                       where the functions that take it want more than the device does of every argument: a power of two
 //   calls *             in the order they run: `name` *, `function` *, and `arguments` * in the driver's order, each with
 //                       the driver's `name` * and one of `value` or `weight`, the name of one above
 //

@@ -129,6 +129,8 @@ absl::StatusOr<std::string> WriteManifest(const SubmodelDescription& submodel,
   for (size_t i = 0; i < submodel.weights.size(); ++i) {
     NPUBANK_ASSIGN_OR_RETURN(const RecipePtr recipe, submodel.recipes->Make(i));
     root["weights"].push_back({{"name", submodel.weights[i]}, {"tensor", WordsOf(*recipe)}});
+    if (!submodel.weight_alignments.empty())
+      root["weights"].back()["alignment"] = submodel.weight_alignments[i];
   }
   for (const SubmodelDescription::Call& call : submodel.calls)
     root["calls"].push_back(CallJson(submodel, call));

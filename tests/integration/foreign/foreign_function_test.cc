@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "npubank/bank/bank_snapshot.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/sources/retention.h"
 #include "npubank/runtime/manifest/manifest.h"
@@ -168,6 +169,44 @@ TEST_F(ForeignFunctionTest, PlacesInTheArenaMustLieAsTheDeviceWantsAddresses) {
   ASSERT_TRUE(group.ok()) << group.status();
   EXPECT_THAT(std::string((*group)->MakeFunctions().message()),
               HasSubstr("submodel 'layers': value 'h1' lies at offset 64 of the arena"));
+}
+
+// Weights lie at multiples of 64 in their file: those of which more is wanted are copied, the others imported.
+TEST_F(ForeignFunctionTest, WeightsLieAsTheManifestWantsThemAndMoreThanADriverGivesIsRefused) {
+  Json manifest = submodel_.manifest();
+  for (Json& weight : manifest["weights"])
+    if (weight["name"].get<std::string>()[0] == 'w') weight["alignment"] = 4096;
+  submodel_.Rewrite(manifest);
+  for (const bool import : {false, true}) {
+    SCOPED_TRACE(import ? "import on" : "import off");
+    switches_.emplace(
+        std::map<std::string, std::string>{{"NPUBANK_NPU_IMPORT", import ? "1" : "0"}});
+    for (const MemoryStrategy strategy : {MemoryStrategy::kAuto, MemoryStrategy::kPlaced}) {
+      Open(strategy);
+      auto group = Load(submodel_.path());
+      ASSERT_TRUE(group.ok()) << group.status();
+      int imported = 0;
+      for (const TensorSnapshot& tensor : bank_->Snapshot().tensors) {
+        if (tensor.name[0] == 'w') {
+          EXPECT_EQ(tensor.device_address % 4096, 0u) << tensor.name;
+          EXPECT_EQ(tensor.alignment, 4096u);
+        }
+        imported += tensor.strategy == "imported" ? 1 : 0;
+      }
+      EXPECT_LT(imported, 10);
+      EXPECT_EQ(imported >= 5, import && strategy == MemoryStrategy::kAuto) << "the biases";
+      const auto y = Run(**group, ForeignSubmodel::Input());
+      ASSERT_TRUE(y.ok()) << y.status();
+      EXPECT_EQ(*y, ForeignSubmodel::Expected(ForeignSubmodel::Input()));
+    }
+  }
+  manifest["weights"][4]["alignment"] = 8192;
+  submodel_.Rewrite(manifest);
+  const absl::Status refused = Load(submodel_.path()).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnimplemented) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("submodel 'layers'"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("'w2'"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("multiples of 4096"));
 }
 
 TEST_F(ForeignFunctionTest, ABlobThatIsCutOffIsRefusedByName) {

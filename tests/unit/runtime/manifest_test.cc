@@ -181,6 +181,11 @@ TEST_F(ManifestTest, WhatIsNotUnderstoodIsRefusedByPlace) {
                 [](Json& m) { m["calls"][0]["arguments"][0]["value"] = "z"; });
   ExpectRefused("call 'layer 0', argument 'x': 'value' or 'weight' must be there, and one of them",
                 [](Json& m) { m["calls"][0]["arguments"][0]["weight"] = "w0"; });
+  ExpectRefused("weight 'w0': 'alignment' 96 is no power of two",
+                [](Json& m) { m["weights"][0]["alignment"] = 96; });
+  for (const Json& alignment : {Json(0), Json(-64), Json(1e30), Json("page"), Json::array()})
+    ExpectRefused("weight 'w0': 'alignment' must be a whole number",
+                  [&](Json& m) { m["weights"][0]["alignment"] = alignment; });
   ExpectRefused("call 'layer 0': 'arguments' is missing",
                 [](Json& m) { m["calls"][0].erase("arguments"); });
   ExpectRefused("weight 'extra' is used by no call", [](Json& m) {
