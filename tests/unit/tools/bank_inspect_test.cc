@@ -103,7 +103,7 @@ TEST_F(BankInspectTest, PrintsTheSameAsCsv) {
   EXPECT_EQ(result.exit_status, 0) << result.error;
   EXPECT_THAT(result.out, HasSubstr("uid,digest,name,type,state,bytes,"));
   EXPECT_THAT(result.out, HasSubstr("layers.0.wq,F16[4],resident,8,4096,0x0,tiled,0,0,0,0,"
-                                    "prefill;kvcache,wq F32[4] -> convert(F16),\n"));
+                                    "prefill;kvcache,wq F32[4] -> convert(F16),,,0,0,0\n"));
   EXPECT_THAT(result.out, HasSubstr("\"bad \xff\n name\"")) << "a line break is quoted";
 }
 
