@@ -99,11 +99,21 @@ void npubank_owner_free(npubank_owner* owner) { delete owner; }
 npubank_error* npubank_bank_register(npubank_bank* bank, const npubank_owner* owner,
                                      const npubank_tensor* tensor, const char* name, uint64_t* uid,
                                      int* hit) {
+  return npubank_bank_register_with(bank, owner, tensor, name, nullptr, uid, hit);
+}
+
+npubank_error* npubank_bank_register_with(npubank_bank* bank, const npubank_owner* owner,
+                                          const npubank_tensor* tensor, const char* name,
+                                          const npubank_memory_hints* hints, uint64_t* uid,
+                                          int* hit) {
   return Guarded([&]() -> absl::Status {
     NPUBANK_RETURN_IF_ERROR(
         Needs({{bank, "bank"}, {owner, "owner"}, {tensor, "tensor"}, {name, "name"}}));
-    NPUBANK_ASSIGN_OR_RETURN(const Registration registered,
-                             bank->bank->Register(owner->owner, tensor->tensor, name));
+    NPUBANK_ASSIGN_OR_RETURN(const auto given, Read(hints, "npubank_memory_hints"));
+    NPUBANK_ASSIGN_OR_RETURN(
+        const Registration registered,
+        bank->bank->Register(owner->owner, tensor->tensor, name,
+                             {.alignment = given.alignment, .pool = given.pool}));
     if (uid != nullptr) *uid = registered.uid.value;
     if (hit != nullptr) *hit = registered.hit ? 1 : 0;
     return absl::OkStatus();
@@ -175,6 +185,8 @@ npubank_error* npubank_bank_inspect(const npubank_bank* bank, uint64_t uid,
     told.leases = tensor.leases;
     told.owners = tensor.owners.size();
     tensor.state.copy(told.state, sizeof(told.state) - 1);
+    told.alignment = tensor.alignment;
+    told.pool = tensor.pool;
     return Write(told, out, "npubank_tensor_state");
   });
 }

@@ -90,13 +90,28 @@ class EmbeddersMemory final : public DeviceMemory {
   }
   absl::StatusOr<std::unique_ptr<DeviceAllocation>> Allocate(uint64_t bytes,
                                                              absl::string_view name) override {
+    return AllocateAs(bytes, name, {});
+  }
+  absl::Status CheckHints(const MemoryHints& hints) const override {
+    return embedder_->calls.allocate_with != nullptr ? absl::OkStatus()
+                                                     : DeviceMemory::CheckHints(hints);
+  }
+  absl::StatusOr<std::unique_ptr<DeviceAllocation>> AllocateAs(uint64_t bytes,
+                                                               absl::string_view name,
+                                                               const MemoryHints& hints) override {
+    NPUBANK_RETURN_IF_ERROR(CheckHints(hints));
     if (bytes == 0) {
       return absl::InvalidArgumentError(absl::StrCat("'", name, "': 0 bytes of device memory"));
     }
+    const npubank_memory_callbacks& calls = embedder_->calls;
+    const std::string tensor(name);
     npubank_allocation given = {};
     given.struct_size = sizeof(given);
-    NPUBANK_RETURN_IF_ERROR(TakeStatus(embedder_->calls.allocate(
-        embedder_->calls.user, bytes, std::string(name).c_str(), &given)));
+    const npubank_memory_hints asked = {sizeof(asked), hints.alignment, hints.pool};
+    NPUBANK_RETURN_IF_ERROR(TakeStatus(
+        hints == MemoryHints() || calls.allocate_with == nullptr
+            ? calls.allocate(calls.user, bytes, tensor.c_str(), &given)
+            : calls.allocate_with(calls.user, bytes, tensor.c_str(), &asked, &given)));
     return std::make_unique<EmbeddersAllocation>(embedder_, given, bytes);
   }
   absl::Status Write(DeviceAllocation& memory, ProduceBytes produce) override {

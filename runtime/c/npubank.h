@@ -226,6 +226,13 @@ typedef struct npubank_allocation {
   void* host_bytes;        /* the memory itself where the host may write it; NULL: through `write` */
 } npubank_allocation;
 
+/* Where a tensor should lie. A hint is met or refused, never ignored. (MemoryHints) */
+typedef struct npubank_memory_hints {
+  size_t struct_size;
+  uint64_t alignment; /* of the address: a power of two; 0: what the memory gives everything */
+  uint64_t pool;      /* of the memory's own, by a number that means something to it alone; 0: any */
+} npubank_memory_hints;
+
 /* Callbacks of an embedder's device memory; `user` goes to each. They may be called from several threads at once. A
  * returned error (npubank_error_new) is taken over. RESOURCE_EXHAUSTED makes the bank evict and try again. */
 typedef struct npubank_memory_callbacks {
@@ -241,6 +248,10 @@ typedef struct npubank_memory_callbacks {
   npubank_error* (*read)(void* user, void* handle, uint64_t offset, void* bytes, size_t size);
   void (*trim)(void* user); /* gives back what is kept for reuse; may be NULL */
   void (*drop)(void* user); /* called once, when nothing will be called any more; may be NULL */
+  /* In place of `allocate`, where hints ask for a larger alignment than the memory's, or for a pool: as they say, or an
+   * error, UNIMPLEMENTED for what it cannot do. NULL: such a tensor is refused when it is registered. */
+  npubank_error* (*allocate_with)(void* user, uint64_t bytes, const char* tensor, const npubank_memory_hints* hints,
+                                  npubank_allocation* out);
 } npubank_memory_callbacks;
 
 typedef struct npubank_usage {
@@ -331,6 +342,8 @@ typedef struct npubank_tensor_state {
   uint64_t leases;
   uint64_t owners;
   char state[16]; /* "registered", "evaluating", "resident", "evicted", "failed" */
+  uint64_t alignment; /* what its owners' hints ask for together, beyond what the memory gives everything; 0: nothing */
+  uint64_t pool;
 } npubank_tensor_state;
 
 /* `memory` may be shared by several banks. `executor.drop` is not called on failure. */
@@ -345,6 +358,12 @@ NPUBANK_API void npubank_owner_free(npubank_owner* owner);
 /* Makes a tensor known; `hit` (may be NULL): known already. `uid` may be NULL. */
 NPUBANK_API npubank_error* npubank_bank_register(npubank_bank* bank, const npubank_owner* owner,
                                                  const npubank_tensor* tensor, const char* name, uint64_t* uid, int* hit);
+/* The same, with where its memory should lie; `hints` may be NULL. Of several owners the largest alignment counts.
+ * UNIMPLEMENTED: the memory cannot; FAILED_PRECONDITION: it is elsewhere and cannot leave, or another owner has it in
+ * another pool; INVALID_ARGUMENT: no power of two. (Bank::Register) */
+NPUBANK_API npubank_error* npubank_bank_register_with(npubank_bank* bank, const npubank_owner* owner,
+                                                      const npubank_tensor* tensor, const char* name,
+                                                      const npubank_memory_hints* hints, uint64_t* uid, int* hit);
 
 /* Everything of these owners on the device, and leased: owner after owner, in the order of registration. Owners that
  * sleep are awake afterwards. RESOURCE_EXHAUSTED: no room; DATA_LOSS: a file has changed; CANCELLED. */

@@ -10,7 +10,8 @@
 
 Ownership: every object lets go of what it holds when it is closed, when its `with` ends, or when nobody refers to it; in
 any order. A view of a lease keeps the bytes where they are, also when the lease is closed.
-Errors: npubank.Error, with `code` ("NOT_FOUND") and a text that names the tensor or file and what to do.
+Errors: npubank.Error, with `code` ("NOT_FOUND") and a text that names the tensor or file and what to do. A
+number that C has no room for is Python's own ValueError, or ctypes.ArgumentError.
 Threads: any; the interpreter's lock is not held while the library works.
 The library is $NPUBANK_LIBRARY, else libnpubank.so where this package is installed, else where the system finds it.
 """
@@ -19,7 +20,7 @@ import mmap
 import os
 
 from ._library import CODES, ELEMENTS, Facts, Stored, TensorState, Totals, Type, Usage
-from ._library import BankOptions, HostOptions, LoadOptions, NpuOptions, SleepOptions, SleepReport
+from ._library import BankOptions, HostOptions, LoadOptions, MemoryHints, NpuOptions, SleepOptions, SleepReport
 from ._library import CANCELLED, LOG, OBJECT, PROGRESS, library as _library
 
 __all__ = ["Bank", "Error", "Index", "Lease", "Memory", "Owner", "Tensor", "live_objects", "set_log", "version"]
@@ -307,11 +308,12 @@ class Bank(_Object):
         none = index._pointer if index is not None else None
         return Owner(_made(_library.npubank_owner_add, self._pointer, name.encode(), none), _library.npubank_owner_free)
 
-    def register(self, owner, tensor, name):
-        """Its uid. A tensor that is known already is detached."""
-        uid, hit = ctypes.c_uint64(), ctypes.c_int()
-        _check(_library.npubank_bank_register(self._pointer, owner._pointer, tensor._pointer, name.encode(),
-                                              ctypes.byref(uid), ctypes.byref(hit)))
+    def register(self, owner, tensor, name, alignment=0, pool=0):
+        """Its uid. A tensor that is known already is detached. `alignment` of its address and `pool` of the memory's own
+        are met, or it is refused."""
+        uid, hit, hints = ctypes.c_uint64(), ctypes.c_int(), MemoryHints(alignment=alignment, pool=pool)
+        _check(_library.npubank_bank_register_with(self._pointer, owner._pointer, tensor._pointer, name.encode(),
+                                                   ctypes.byref(hints), ctypes.byref(uid), ctypes.byref(hit)))
         return uid.value
 
     def load(self, *owners, progress=None, cancelled=None):

@@ -45,6 +45,19 @@ class _Sized(ctypes.Structure):
     def __init__(self, **values):
         super().__init__(**values)
         self.struct_size = ctypes.sizeof(self)
+        for name, value in values.items():  # ctypes drops the bits that there is no room for
+            if isinstance(value, int) and getattr(self, name) != value:
+                raise ValueError(f"{name} {value} is out of range")
+
+
+class _Whole(c_uint64):
+    """A count, which is none below 0 and none that C has no room for."""
+
+    @classmethod
+    def from_param(cls, value):
+        if not 0 <= value < 1 << 64:
+            raise ValueError(f"{value} is out of range")
+        return c_uint64(value)
 
 
 def _sized(name, *fields):
@@ -68,12 +81,13 @@ SleepReport = _counts("SleepReport", "bytes_given_back bytes_of_others_awake byt
 Totals = _counts("Totals", "unique_tensors unique_bytes resident_bytes device_bytes registrations hits shared_bytes_saved "
                  "evaluations waits evictions transformations cache_hits budget budget_used")
 TensorState = _sized("TensorState", ("bytes", c_uint64), ("device_bytes", c_uint64), ("leases", c_uint64),
-                     ("owners", c_uint64), ("state", c_char * 16))
+                     ("owners", c_uint64), ("state", c_char * 16), ("alignment", c_uint64), ("pool", c_uint64))
+MemoryHints = _counts("MemoryHints", "alignment pool")
 Facts = _sized("Facts", ("address", c_void_p), ("uid", c_uint64), ("type", Type), ("device_bytes", c_uint64),
                ("strategy", c_char_p), ("host_bytes", c_void_p), ("file_descriptor", c_int), ("file_path", c_char_p),
                ("file_offset", c_uint64), ("file_page_aligned", c_int))
 
-_HANDLE, _OUT, _SIZE, _NAME = c_void_p, c_void_p, c_size_t, c_char_p
+_HANDLE, _OUT, _SIZE, _NAME = c_void_p, c_void_p, _Whole, c_char_p
 # Function: what it takes. Those that return no error are in _RETURNS.
 _FUNCTIONS = {
     "version": [], "error_code": [_HANDLE], "error_text": [_HANDLE], "error_free": [_HANDLE],
@@ -81,7 +95,7 @@ _FUNCTIONS = {
     "index_open": [_NAME, _OUT], "index_free": [_HANDLE], "index_count": [_HANDLE],
     "index_get": [_HANDLE, _SIZE, _OUT], "index_find": [_HANDLE, _NAME, _OUT],
     "tensor_stored": [_HANDLE, _NAME, _OUT], "tensor_from_bytes": [POINTER(Type), c_char_p, _SIZE, _NAME, _OUT],
-    "tensor_splat": [POINTER(Type), c_uint64, _OUT], "tensor_concat": [c_void_p, _SIZE, c_int, _OUT],
+    "tensor_splat": [POINTER(Type), _Whole, _OUT], "tensor_concat": [c_void_p, _SIZE, c_int, _OUT],
     "tensor_slice": [_HANDLE, c_void_p, c_void_p, _SIZE, _OUT], "tensor_reshape": [_HANDLE, c_void_p, _SIZE, _OUT],
     "tensor_permute": [_HANDLE, c_void_p, _SIZE, _OUT], "tensor_convert": [_HANDLE, c_int, _OUT],
     "tensor_unpack": [_HANDLE, _HANDLE, _HANDLE, c_int, _OUT], "tensor_gather": [_HANDLE, _HANDLE, _OUT],
@@ -94,12 +108,13 @@ _FUNCTIONS = {
     "memory_free": [_HANDLE],
     "bank_create": [_HANDLE, c_void_p, _OUT], "bank_free": [_HANDLE], "owner_add": [_HANDLE, _NAME, _HANDLE, _OUT],
     "owner_free": [_HANDLE], "bank_register": [_HANDLE, _HANDLE, _HANDLE, _NAME, _OUT, _OUT],
+    "bank_register_with": [_HANDLE, _HANDLE, _HANDLE, _NAME, c_void_p, _OUT, _OUT],
     "bank_load": [_HANDLE, c_void_p, _SIZE, c_void_p, _OUT], "bank_load_one": [_HANDLE, _NAME, _HANDLE, c_void_p, _OUT],
-    "bank_wake": [_HANDLE, c_void_p, _SIZE, c_void_p], "bank_get": [_HANDLE, c_uint64, _OUT],
-    "bank_read": [_HANDLE, c_uint64, c_uint64, c_void_p, _SIZE], "bank_inspect": [_HANDLE, c_uint64, _OUT],
+    "bank_wake": [_HANDLE, c_void_p, _SIZE, c_void_p], "bank_get": [_HANDLE, _Whole, _OUT],
+    "bank_read": [_HANDLE, _Whole, _Whole, c_void_p, _SIZE], "bank_inspect": [_HANDLE, _Whole, _OUT],
     "bank_sleep": [_HANDLE, c_void_p, _SIZE, c_void_p, _OUT], "bank_drop_host_copies": [_HANDLE, c_void_p, _SIZE, _OUT],
-    "bank_evict": [_HANDLE, c_uint64], "bank_trim": [_HANDLE], "bank_set_budget": [_HANDLE, c_uint64],
-    "bank_totals": [_HANDLE, _OUT], "bank_save_snapshot": [_HANDLE, _NAME], "bank_audit": [_HANDLE, c_uint64],
+    "bank_evict": [_HANDLE, _Whole], "bank_trim": [_HANDLE], "bank_set_budget": [_HANDLE, _Whole],
+    "bank_totals": [_HANDLE, _OUT], "bank_save_snapshot": [_HANDLE, _NAME], "bank_audit": [_HANDLE, _Whole],
     "bank_save_cache": [_HANDLE],
     "leases_count": [_HANDLE], "leases_get": [_HANDLE, _SIZE, _OUT], "leases_free": [_HANDLE],
     "lease_get_facts": [_HANDLE, _OUT], "lease_free": [_HANDLE],

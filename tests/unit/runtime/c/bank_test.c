@@ -29,6 +29,28 @@ static npubank_error* Allocate(void* user, uint64_t bytes, const char* tensor,
   return NULL;
 }
 
+/* Aligned as is asked, up to a page; pools 1 and 2 are the same memory, and what is asked for last is told. */
+typedef struct Pools {
+  Device device;
+  uint64_t alignment, pool;
+} Pools;
+
+static npubank_error* AllocateWith(void* user, uint64_t bytes, const char* tensor,
+                                   const npubank_memory_hints* hints, npubank_allocation* out) {
+  Pools* pools = user;
+  CHECK(tensor != NULL && hints->struct_size == sizeof *hints && out->struct_size == sizeof *out);
+  if (Fails(user)) return npubank_error_new(NPUBANK_UNAVAILABLE, "the card is gone");
+  if (hints->alignment > 4096 || hints->pool > 2) {
+    return npubank_error_new(NPUBANK_UNIMPLEMENTED, "the card has pages of 4096 and pools 1 and 2");
+  }
+  pools->alignment = hints->alignment;
+  pools->pool = hints->pool;
+  out->handle = out->address = out->host_bytes =
+      aligned_alloc(4096, (size_t)(bytes + 4095) / 4096 * 4096);
+  atomic_fetch_add(&pools->device.live, 1);
+  return NULL;
+}
+
 static void Release(void* user, void* handle) {
   atomic_fetch_sub(&((Device*)user)->live, 1);
   free(handle);
@@ -51,9 +73,8 @@ static npubank_error* ReadBack(void* user, void* handle, uint64_t offset, void* 
 static void Trim(void* user) { atomic_fetch_add(&((Device*)user)->trims, 1); }
 static void Drop(void* user) { atomic_fetch_add(&((Device*)user)->drops, 1); }
 
-static npubank_memory* MemoryOf(Device* device) {
+static npubank_memory_callbacks CallbacksOf(Device* device) {
   npubank_memory_callbacks callbacks = NPUBANK_INIT(npubank_memory_callbacks);
-  npubank_memory* memory = NULL;
   callbacks.user = device;
   callbacks.name = "card";
   callbacks.allocate = Allocate;
@@ -62,6 +83,12 @@ static npubank_memory* MemoryOf(Device* device) {
   callbacks.read = ReadBack;
   callbacks.trim = Trim;
   callbacks.drop = Drop;
+  return callbacks;
+}
+
+static npubank_memory* MemoryOf(Device* device) {
+  const npubank_memory_callbacks callbacks = CallbacksOf(device);
+  npubank_memory* memory = NULL;
   OK(npubank_memory_custom(&callbacks, &memory));
   return memory;
 }
@@ -244,6 +271,95 @@ static void WhateverCallFailsNothingIsLost(void) {
   }
 }
 
+/* A bank on such callbacks, with one owner. */
+typedef struct Hinted {
+  Pools pools;
+  npubank_memory* memory;
+  npubank_bank* bank;
+  npubank_owner* owner;
+} Hinted;
+
+static void OpenHinted(Hinted* hinted, size_t callbacks_size) {
+  npubank_memory_callbacks callbacks = CallbacksOf(&hinted->pools.device);
+  callbacks.allocate_with = AllocateWith;
+  callbacks.struct_size = callbacks_size;
+  OK(npubank_memory_custom(&callbacks, &hinted->memory));
+  OK(npubank_bank_create(hinted->memory, NULL, &hinted->bank));
+  OK(npubank_owner_add(hinted->bank, "model", NULL, &hinted->owner));
+}
+
+static void CloseHinted(Hinted* hinted) {
+  npubank_owner_free(hinted->owner);
+  npubank_bank_free(hinted->bank);
+  npubank_memory_free(hinted->memory);
+  CHECK(atomic_load(&hinted->pools.device.live) == 0 && atomic_load(&hinted->pools.device.drops) == 1);
+}
+
+static void ATensorLiesWhereItIsWantedOrIsRefused(void) {
+  Hinted hinted = {.memory = NULL};
+  OpenHinted(&hinted, sizeof(npubank_memory_callbacks));
+  npubank_tensor *ones = Splat(7, 0x3F800000), *twos = Splat(7, 0x40000000);
+  npubank_memory_hints hints = NPUBANK_INIT(npubank_memory_hints);
+  npubank_tensor_state state = NPUBANK_INIT(npubank_tensor_state);
+  npubank_lease_facts facts = NPUBANK_INIT(npubank_lease_facts);
+  npubank_lease* lease = NULL;
+  uint64_t uid = 0;
+  int hit = 1;
+  hints.alignment = 1024;
+  hints.pool = 2;
+  OK(npubank_bank_register_with(hinted.bank, hinted.owner, ones, "ones", &hints, &uid, &hit));
+  CHECK(hit == 0);
+  OK(npubank_bank_inspect(hinted.bank, uid, &state));
+  CHECK(state.alignment == 1024 && state.pool == 2);
+  OK(npubank_bank_get(hinted.bank, uid, &lease));
+  CHECK(hinted.pools.alignment == 1024 && hinted.pools.pool == 2);
+  OK(npubank_lease_get_facts(lease, &facts));
+  CHECK((uintptr_t)facts.address % 1024 == 0 && *(const float*)facts.host_bytes == 1.0f);
+  hints.pool = 1;
+  FAILS(npubank_bank_register_with(hinted.bank, hinted.owner, ones, "ones", &hints, NULL, NULL),
+        NPUBANK_FAILED_PRECONDITION, "pool 2");
+  npubank_lease_free(lease);
+  hints.alignment = 1000;
+  FAILS(npubank_bank_register_with(hinted.bank, hinted.owner, twos, "twos", &hints, NULL, NULL),
+        NPUBANK_INVALID_ARGUMENT, "power of two");
+  hints.alignment = 8192; /* which the callback refuses, when it is asked */
+  OK(npubank_bank_register_with(hinted.bank, hinted.owner, twos, "twos", &hints, &uid, NULL));
+  FAILS(npubank_bank_get(hinted.bank, uid, &lease), NPUBANK_UNIMPLEMENTED, "pages of 4096");
+  hints.struct_size = 3;
+  FAILS(npubank_bank_register_with(hinted.bank, hinted.owner, twos, "twos", &hints, NULL, NULL),
+        NPUBANK_INVALID_ARGUMENT, "npubank_memory_hints");
+  FAILS(npubank_bank_register_with(hinted.bank, NULL, twos, "twos", NULL, NULL, NULL),
+        NPUBANK_INVALID_ARGUMENT, "'owner'");
+  npubank_tensor_free(twos);
+  npubank_tensor_free(ones);
+  CloseHinted(&hinted);
+}
+
+/* Callbacks, and a state, of a program that was compiled before there were hints. */
+static void AnOlderProgramKnowsNothingOfHints(void) {
+  Hinted older = {.memory = NULL};
+  OpenHinted(&older, offsetof(npubank_memory_callbacks, allocate_with));
+  npubank_tensor* ones = Splat(7, 0x3F800000);
+  npubank_memory_hints hints = NPUBANK_INIT(npubank_memory_hints);
+  uint64_t uid = 0;
+  hints.alignment = 128;
+  FAILS(npubank_bank_register_with(older.bank, older.owner, ones, "ones", &hints, &uid, NULL),
+        NPUBANK_UNIMPLEMENTED, "card puts nothing at a multiple of 128");
+  hints.alignment = 64; /* which all of its addresses are */
+  OK(npubank_bank_register_with(older.bank, older.owner, ones, "ones", &hints, &uid, NULL));
+  npubank_lease* lease = NULL;
+  OK(npubank_bank_get(older.bank, uid, &lease));
+  CHECK(older.pools.alignment == 0);
+  npubank_tensor_state state;
+  memset(&state, 0xAB, sizeof state);
+  state.struct_size = offsetof(npubank_tensor_state, alignment);
+  OK(npubank_bank_inspect(older.bank, uid, &state));
+  CHECK(strcmp(state.state, "resident") == 0 && state.alignment == 0xABABABABABABABABu);
+  npubank_lease_free(lease);
+  npubank_tensor_free(ones);
+  CloseHinted(&older);
+}
+
 static void LoadsAreCancelledAndWhatIsMissingIsNamed(void) {
   npubank_memory* memory = NULL;
   npubank_bank* bank = NULL;
@@ -336,6 +452,8 @@ int main(int argc, char** argv) {
   CHECK(argc == 2);
   AModelComesRunsSleepsAndGoes(argv[1]);
   WhateverCallFailsNothingIsLost();
+  ATensorLiesWhereItIsWantedOrIsRefused();
+  AnOlderProgramKnowsNothingOfHints();
   LoadsAreCancelledAndWhatIsMissingIsNamed();
   WeightsAreLoadedOnAnNpu();
   return 0;

@@ -1,5 +1,6 @@
 """npubank from Python. NPUBANK_LIBRARY is the library; a model comes and goes 1,000 times, in `tests/run full` 10,000."""
 import array
+import ctypes
 import gc
 import json
 import os
@@ -91,6 +92,15 @@ class Banks(Case):
                 self.assertEqual(lease.view().tolist()[1], [0x4200, 0x4400, 0x4500])
             self.bank.audit()
 
+    def test_a_tensor_lies_where_it_is_wanted_or_is_refused(self):
+        with self.bank.owner("prefill", self.index) as owner:
+            uid = self.bank.register(owner, self.index["wq"], "wq", alignment=1 << 16)
+            with self.bank.get(uid) as lease:
+                self.assertEqual(lease.address % (1 << 16), 0)
+            self.assertEqual((self.bank.inspect(uid).alignment, self.bank.inspect(uid).pool), (1 << 16, 0))
+            self.assertIn("pool 1", self.expect_code("UNIMPLEMENTED", self.bank.register, owner, self.index["wq"], "wq", pool=1))
+            self.expect_code("INVALID_ARGUMENT", self.bank.register, owner, self.index["wq"], "wq", alignment=3)
+
     def test_errors_have_a_code_and_name_what_they_are_about(self):
         self.assertIn("wk", self.expect_code("NOT_FOUND", lambda: self.index["wk"]))
         self.assertIn("/nowhere", self.expect_code("NOT_FOUND", npubank.Index, "/nowhere"))
@@ -101,6 +111,15 @@ class Banks(Case):
         self.expect_code("CANCELLED", self.bank.load_one, "wq", self.index["wq"], cancelled=lambda: True)
         self.index.close()
         self.expect_code("FAILED_PRECONDITION", lambda: len(self.index))
+
+    def test_numbers_that_c_has_no_room_for_are_refused_and_not_cut_off(self):
+        for number in (-1, 1 << 64, (1 << 64) + 4096):
+            for call in (self.bank.set_budget, self.bank.evict, self.bank.get, npubank.Memory.host, self.bank.audit,
+                         lambda size: self.bank.read(0, size, 1), lambda bits: npubank.Tensor.splat("F32", [1], bits),
+                         lambda alignment: npubank.Memory.npu("software", argument_alignment=alignment)):
+                with self.assertRaises((ValueError, ctypes.ArgumentError)):
+                    call(number)
+        self.assertEqual(self.bank.totals.budget, 0)
 
     def test_what_a_callback_raises_ends_the_load_and_comes_out(self):
         def raises(*_):
