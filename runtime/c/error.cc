@@ -10,6 +10,9 @@
 namespace npubank::c {
 namespace {
 
+// No struct of any version is larger: what says so is not a size, but what lay on a stack.
+constexpr size_t kMostStructBytes = 4096;
+
 // Made before memory runs out; never freed.
 npubank_error& TheOutOfMemory() {
   static npubank_error& error =
@@ -43,7 +46,7 @@ absl::Status Needs(std::initializer_list<Argument> arguments) {
 }
 
 absl::Status CheckSize(size_t given, size_t known, const void* bytes, const char* name) {
-  if (given < sizeof(size_t)) {
+  if (given < sizeof(size_t) || given > kMostStructBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("struct_size of ", name, " is ", given, ": set it with NPUBANK_INIT"));
   }

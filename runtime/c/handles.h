@@ -94,7 +94,9 @@ absl::StatusOr<T> Read(const T* given, const char* name) {
 // As much of `told` as the caller has room for.
 template <typename T>
 absl::Status Write(T told, T* out, const char* name) {
-  if (out->struct_size < sizeof(size_t)) return CheckSize(0, sizeof(T), out, name);
+  if (absl::Status status = CheckSize(out->struct_size, out->struct_size, out, name); !status.ok()) {
+    return status;
+  }
   told.struct_size = out->struct_size;
   std::memcpy(out, &told, std::min(out->struct_size, sizeof(T)));
   return absl::OkStatus();

@@ -21,6 +21,13 @@ absl::StatusOr<kernels::BlockFormat> FormatOf(uint32_t number) {
   return NoSuch("block format", number);
 }
 
+// As many numbers lie at the caller's pointer, to be read and, in a message, told.
+absl::Status CheckRank(size_t rank) {
+  if (rank <= NPUBANK_MAX_RANK) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a rank of ", rank, ": at most ", NPUBANK_MAX_RANK));
+}
+
 // Runs `make`, a call that gives a LazyTensor, where all arguments are there.
 template <typename Make>
 npubank_error* MakeTensor(std::initializer_list<Argument> arguments, npubank_tensor** out,
@@ -148,21 +155,24 @@ npubank_error* npubank_tensor_concat(const npubank_tensor* const* inputs, size_t
 
 npubank_error* npubank_tensor_slice(const npubank_tensor* tensor, const int64_t* start,
                                     const int64_t* size, size_t rank, npubank_tensor** out) {
-  return MakeTensor({{tensor, "tensor"}, {start, "start"}, {size, "size"}}, out, [&] {
+  return MakeTensor({{tensor, "tensor"}, {start, "start"}, {size, "size"}}, out, [&]() -> Made {
+    NPUBANK_RETURN_IF_ERROR(CheckRank(rank));
     return tensor->tensor.Slice({start, rank}, {size, rank});
   });
 }
 
 npubank_error* npubank_tensor_reshape(const npubank_tensor* tensor, const int64_t* dims,
                                       size_t rank, npubank_tensor** out) {
-  return MakeTensor({{tensor, "tensor"}, {dims, "dims"}}, out, [&] {
+  return MakeTensor({{tensor, "tensor"}, {dims, "dims"}}, out, [&]() -> Made {
+    NPUBANK_RETURN_IF_ERROR(CheckRank(rank));
     return tensor->tensor.Reshape({dims, rank});
   });
 }
 
 npubank_error* npubank_tensor_permute(const npubank_tensor* tensor, const int* order, size_t rank,
                                       npubank_tensor** out) {
-  return MakeTensor({{tensor, "tensor"}, {order, "order"}}, out, [&] {
+  return MakeTensor({{tensor, "tensor"}, {order, "order"}}, out, [&]() -> Made {
+    NPUBANK_RETURN_IF_ERROR(CheckRank(rank));
     return tensor->tensor.Permute({order, rank});
   });
 }

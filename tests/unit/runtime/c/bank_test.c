@@ -418,6 +418,55 @@ static void LoadsAreCancelledAndWhatIsMissingIsNamed(void) {
   npubank_leases_free(NULL);
 }
 
+/* Whoever forgets NPUBANK_INIT is told of which struct; the library reads and writes none of it. */
+static void StructsThatWereNotInitialisedAreRefusedByName(void) {
+  union {
+    size_t struct_size;
+    char bytes[4096];
+  } stack;
+  memset(&stack, 0x5A, sizeof stack);
+  npubank_memory* memory = NULL;
+  npubank_bank *bank = NULL, *no_bank = NULL;
+  npubank_owner* owner = NULL;
+  npubank_lease* lease = NULL;
+  npubank_leases* leases = NULL;
+  OK(npubank_memory_host(NULL, &memory));
+  OK(npubank_bank_create(memory, NULL, &bank));
+  OK(npubank_owner_add(bank, "model", NULL, &owner));
+  npubank_tensor* ones = Splat(7, 0x3F800000);
+  OK(npubank_bank_load_one(bank, "ones", ones, NULL, &lease));
+  const npubank_owner* owners[1] = {owner};
+  void* odd = &stack;
+#define REFUSED(call, name) FAILS(call, NPUBANK_INVALID_ARGUMENT, "struct_size of " name " is ")
+  for (int i = 0; i < 3; ++i) {
+    stack.struct_size = i == 0 ? 0x5A5A5A5A5A5A5A5A : i == 1 ? 0 : 1 << 20;
+    REFUSED(npubank_memory_host(odd, &memory), "npubank_host_options");
+    REFUSED(npubank_memory_npu(odd, &memory), "npubank_npu_options");
+    REFUSED(npubank_memory_custom(odd, &memory), "npubank_memory_callbacks");
+    REFUSED(npubank_memory_usage(memory, odd), "npubank_usage");
+    REFUSED(npubank_bank_create(memory, odd, &no_bank), "npubank_bank_options");
+    REFUSED(npubank_bank_register_with(bank, owner, ones, "ones", odd, NULL, NULL), "npubank_memory_hints");
+    REFUSED(npubank_bank_load(bank, owners, 1, odd, &leases), "npubank_load_options");
+    REFUSED(npubank_bank_load_one(bank, "ones", ones, odd, &lease), "npubank_load_options");
+    REFUSED(npubank_bank_wake(bank, owners, 1, odd), "npubank_load_options");
+    REFUSED(npubank_bank_sleep(bank, owners, 1, odd, NULL), "npubank_sleep_options");
+    REFUSED(npubank_bank_sleep(bank, owners, 1, NULL, odd), "npubank_sleep_report");
+    REFUSED(npubank_bank_totals(bank, odd), "npubank_totals");
+    REFUSED(npubank_bank_inspect(bank, npubank_tensor_uid(ones), odd), "npubank_tensor_state");
+    REFUSED(npubank_lease_get_facts(lease, odd), "npubank_lease_facts");
+    npubank_bank_options options = NPUBANK_INIT(npubank_bank_options);
+    options.executor = odd;
+    REFUSED(npubank_bank_create(memory, &options, &no_bank), "npubank_executor");
+  }
+#undef REFUSED
+  for (size_t i = sizeof(size_t); i < sizeof stack; ++i) CHECK(stack.bytes[i] == 0x5A);
+  npubank_lease_free(lease);
+  npubank_tensor_free(ones);
+  npubank_owner_free(owner);
+  npubank_bank_free(bank);
+  npubank_memory_free(memory);
+}
+
 /* On the software NPU, which lies beside the library. What its driver lacks goes to the log. */
 static void WeightsAreLoadedOnAnNpu(void) {
   int lines = 0;
@@ -455,6 +504,7 @@ int main(int argc, char** argv) {
   ATensorLiesWhereItIsWantedOrIsRefused();
   AnOlderProgramKnowsNothingOfHints();
   LoadsAreCancelledAndWhatIsMissingIsNamed();
+  StructsThatWereNotInitialisedAreRefusedByName();
   WeightsAreLoadedOnAnNpu();
   return 0;
 }

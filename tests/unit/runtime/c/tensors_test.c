@@ -61,6 +61,11 @@ static void OperationsThatMoveElements(void) {
   FAILS(npubank_tensor_reshape(made, size, 2, &out), NPUBANK_INVALID_ARGUMENT, "eshape");
   FAILS(npubank_tensor_concat(both, 2, 7, &out), NPUBANK_INVALID_ARGUMENT, "oncat");
   FAILS(npubank_tensor_concat(both, 0, 0, &out), NPUBANK_INVALID_ARGUMENT, "oncat");
+  for (size_t rank = NPUBANK_MAX_RANK + 1; rank != 0; rank *= 16) { /* a minus one that became a size, say */
+    FAILS(npubank_tensor_permute(made, order, rank, &out), NPUBANK_INVALID_ARGUMENT, "at most 8");
+    FAILS(npubank_tensor_slice(made, start, size, rank, &out), NPUBANK_INVALID_ARGUMENT, "at most 8");
+    FAILS(npubank_tensor_reshape(made, flat, rank, &out), NPUBANK_INVALID_ARGUMENT, "at most 8");
+  }
   both[1] = NULL;
   FAILS(npubank_tensor_concat(both, 2, 0, &out), NPUBANK_INVALID_ARGUMENT, "NULL");
   npubank_tensor_free(made);
