@@ -70,6 +70,7 @@ set(CPACK_DEBIAN_DEV_PACKAGE_NAME libnpubank-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
   "libabsl-dev, libflatbuffers-dev, libhwy-dev, libxxhash-dev, libze-dev, nlohmann-json3-dev")
+set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS "npubank-tools, libgtest-dev, python3-numpy")  # a device; npubank::testing; leases as arrays
 set(CPACK_COMPONENT_DEV_DESCRIPTION "npubank's libraries, headers, CMake package and pkg-config files")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME npubank-tools)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)
