@@ -23,11 +23,13 @@ using ::testing::HasSubstr;
 constexpr int64_t kColumns = 700;
 constexpr int64_t kRows = 200;  // more than two pieces
 
-// F32[200,700] or BF16, all of them F16's largest but for one.
-RecipePtr Stored(ElementType element, int64_t row, int64_t column, float number) {
+// F32[200,700] or BF16, all of them F16's largest but for one, or for all from there on.
+RecipePtr Stored(ElementType element, int64_t row, int64_t column, float number,
+                 bool and_all_behind = false) {
   std::vector<std::byte> bytes;
   for (int64_t i = 0; i < kRows * kColumns; ++i) {
-    const float value = i == row * kColumns + column ? number : element == ElementType::kF32 ? 65504 : -65280;
+    const int64_t at = row * kColumns + column;
+    const float value = i == at || (and_all_behind && i > at) ? number : element == ElementType::kF32 ? 65504 : -65280;
     const auto bits = std::bit_cast<uint32_t>(value);
     const size_t size = element == ElementType::kF32 ? 4 : 2;
     const auto* const end = reinterpret_cast<const std::byte*>(&bits) + sizeof(bits);
@@ -59,11 +61,15 @@ TEST(Overflow, ANumberThatF16CannotHoldIsNamedWithItsPlace) {
 }
 
 TEST(Overflow, OfSeveralTheFirstIsNamedWhoeverLooks) {
-  const RecipePtr stored = Stored(ElementType::kF32, 199, 699, 1e30f);
-  const RecipePtr both = *Recipe::Convert(stored, ElementType::kF16);
   ThreadWorkers workers(3);
-  const absl::Status status = Check(both, &workers);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("has 1e+30 at [199,699]"));
+  for (const int64_t row : {0, 57, 199}) {
+    const RecipePtr stored = Stored(ElementType::kF32, row, 300, 1e30f, /*and_all_behind=*/true);
+    const RecipePtr made = *Recipe::Convert(stored, ElementType::kF16);
+    for (Workers* const who : {static_cast<Workers*>(nullptr), static_cast<Workers*>(&workers)}) {
+      EXPECT_THAT(std::string(Check(made, who).message()),
+                  HasSubstr("has 1e+30 at [" + std::to_string(row) + ",300]"));
+    }
+  }
 }
 
 TEST(Overflow, BeginsWhereRoundingDoes) {
