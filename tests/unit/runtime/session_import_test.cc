@@ -60,7 +60,7 @@ class SessionImportTest : public NpuTest {
   void ExpectDataLoss(Session& session) const {
     const absl::Status status = session.Feed({1, 5}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
-    EXPECT_TRUE(absl::StrContains(status.message(), "model " + model_.folder())) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), "model '" + model_.folder())) << status;
     EXPECT_TRUE(absl::StrContains(status.message(), file_)) << status;
   }
 
