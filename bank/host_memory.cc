@@ -123,7 +123,9 @@ absl::StatusOr<std::unique_ptr<DeviceAllocation>> HostMemory::AllocateAs(uint64_
   const uint64_t reserved = AlignUp(bytes, kPage);
   const uint64_t alignment = std::max(kPage, hints.alignment);
   NPUBANK_RETURN_IF_ERROR(state_->Take(reserved, name));
-  HostBytes memory(static_cast<std::byte*>(std::aligned_alloc(alignment, reserved)));
+  void* bytes_of_host = nullptr;  // not aligned_alloc, whose sizes are multiples of the alignment
+  if (posix_memalign(&bytes_of_host, alignment, reserved) != 0) bytes_of_host = nullptr;
+  HostBytes memory(static_cast<std::byte*>(bytes_of_host));
   if (memory == nullptr) {
     state_->Return(reserved);
     return absl::ResourceExhaustedError(

@@ -2,9 +2,9 @@
 //
 //   auto memory = std::make_shared<HostMemory>(HostMemory::Options{.capacity = 64 << 20});
 //
-// Page-rounded like an NPU's (4096 bytes); aligned to up to kMostAlignment; no pools. Its switches make a test's world fail: a capacity, the
-// n-th allocation or write failing once or forever, memory the host cannot write (forces piecewise
-// writes).
+// Page-rounded like an NPU's (4096 bytes); aligned to up to kMostAlignment; no pools. Its switches
+// make a test's world fail: a capacity, the n-th allocation or write failing once or forever, memory
+// the host cannot write (forces piecewise writes).
 #ifndef NPUBANK_BANK_HOST_MEMORY_H_
 #define NPUBANK_BANK_HOST_MEMORY_H_
 
