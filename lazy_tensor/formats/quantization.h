@@ -14,7 +14,7 @@
 // version "gemm"): four bits, qweight I32[K, N/8] and qzeros I32[G, N/8], both with their columns interleaved.
 //
 // A g_idx that is k / group_size is not a part of the weight; any other is its last one, as it is stored: a row
-// takes the software NPU up to 1.2 times as long, many rows as long as groups in order (matmul_benchmark). Inputs put
+// takes the software NPU 1.6 times as long, many rows as long as groups in order (matmul_benchmark). Inputs put
 // in the order of their groups by the recipe would save that, but read, write and hold every stored byte anew.
 //
 // Not accepted, with a message: other methods and versions, other numbers of bits, settings for
