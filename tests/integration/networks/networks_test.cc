@@ -99,7 +99,8 @@ TEST_P(NetworksTest, PrefillAndKvcacheShareEveryWeightAndNoSourceByteIsLeft) {
   EXPECT_GT(submodels[1].weights, 0u);
   EXPECT_EQ(submodels[1].hits, submodels[1].weights);
   const BankTotals totals = place_.bank->Totals();
-  EXPECT_EQ(totals.shared_bytes_saved, submodels[1].weight_bytes);
+  // Once for each, whether or not one submodel names it several times, as Phi-3's parts of one tensor do its groups.
+  EXPECT_EQ(totals.shared_bytes_saved, totals.unique_bytes);
   EXPECT_EQ(Driver().live_bytes, totals.device_bytes);
 }
 
