@@ -1,47 +1,31 @@
 #include "npubank/tools/service/service_manager.h"
 
-#include <fcntl.h>
 #include <sys/socket.h>
 #include <systemd/sd-daemon.h>
 
-#include <cerrno>
-#include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
+#include "npubank/tools/service/notify_socket.h"
 
 namespace npubank {
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};  // with a manager that does not answer
-
-// 0 of sd_notify means that nobody was told.
-absl::Status Told(int result) {
-  if (result > 0) return absl::OkStatus();
-  if (result == -ETIMEDOUT) {
-    return absl::DeadlineExceededError("the service manager does not answer");
-  }
-  const char* const why = result == 0 ? "there is none" : std::strerror(-result);
-  return absl::UnavailableError(absl::StrCat("cannot tell the service manager: ", why));
-}
-
 class ManagersStore final : public service::DescriptorStore {
  public:
+  explicit ManagersStore(std::unique_ptr<NotifySocket> manager) : manager_(std::move(manager)) {}
   absl::Status Keep(const std::string& name, int descriptor) override {
-    const std::string state = absl::StrCat("FDSTORE=1\nFDNAME=", name);
-    return Told(
-        sd_pid_notify_with_fds(/*pid=*/0, /*unset_environment=*/0, state.c_str(), &descriptor, 1));
+    return manager_->Send(absl::StrCat("FDSTORE=1\nFDNAME=", name), descriptor);
   }
   absl::Status Forget(const std::string& name) override {
-    return Told(sd_notify(0, absl::StrCat("FDSTOREREMOVE=1\nFDNAME=", name).c_str()));
+    return manager_->Send(absl::StrCat("FDSTOREREMOVE=1\nFDNAME=", name));
   }
-  absl::Status Barrier() override {
-    return Told(sd_notify_barrier(0, std::chrono::microseconds(kPatience).count()));
-  }
+  absl::Status Barrier() override { return manager_->Barrier(); }
+
+ private:
+  const std::unique_ptr<NotifySocket> manager_;
 };
 
 absl::Status TakeListener(FileDescriptor file, ServiceManager::Handed& handed) {
@@ -83,13 +67,13 @@ absl::StatusOr<ServiceManager::Handed> ServiceManager::Take() {
 }
 
 std::unique_ptr<service::DescriptorStore> ServiceManager::Store() {
-  const char* const socket = std::getenv("NOTIFY_SOCKET");
-  if (socket == nullptr || *socket == '\0') return nullptr;
-  return std::make_unique<ManagersStore>();
+  std::unique_ptr<NotifySocket> manager = NotifySocket::FromEnvironment();
+  if (manager == nullptr) return nullptr;
+  return std::make_unique<ManagersStore>(std::move(manager));
 }
 
 void ServiceManager::Say(const std::string& state) {
-  (void)sd_notify(/*unset_environment=*/0, state.c_str());
+  if (const auto manager = NotifySocket::FromEnvironment()) (void)manager->Send(state);
 }
 
 }  // namespace npubank

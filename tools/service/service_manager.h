@@ -35,7 +35,7 @@ class ServiceManager {
   // Null when no manager listens. One that keeps nothing (systemd without FileDescriptorStoreMax=) does
   // not say so: it closes what it is given.
   static std::unique_ptr<service::DescriptorStore> Store();
-  // To the manager, if there is one that listens: sd_notify(3). Nothing depends on its being heard.
+  // To the manager, if there is one that listens (notify_socket.h). Nothing depends on its being heard.
   static void Say(const std::string& state);
 };
 

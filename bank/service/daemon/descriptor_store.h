@@ -6,8 +6,8 @@
 //
 // A name is one descriptor's; a second Keep of the same name and file changes nothing. What is kept is
 // handed to the next process under its name, and to no one else.
-// Threads: one call at a time. Errors: Unavailable when it cannot be told; DeadlineExceeded of Barrier when
-// it does not answer. Cost: Keep and Forget about 20 us; Barrier a round trip.
+// Threads: one call at a time. Errors: Unavailable when it cannot be told; DeadlineExceeded when it does not
+// read, or does not answer a Barrier, in time. Cost: Keep and Forget about 20 us; Barrier a round trip.
 #ifndef NPUBANK_BANK_SERVICE_DAEMON_DESCRIPTOR_STORE_H_
 #define NPUBANK_BANK_SERVICE_DAEMON_DESCRIPTOR_STORE_H_
 

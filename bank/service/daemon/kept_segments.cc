@@ -246,6 +246,7 @@ void KeptSegments::TakeOut(const std::string& name) {
     if (!status.ok()) {
       Note(absl::StrCat("the service manager cannot be told what it need not keep: ",
                         status.message()));
+      if (absl::IsDeadlineExceeded(status)) Rest();
       break;
     }
     next = names.erase(next);

@@ -15,8 +15,8 @@
 // Only what the manager hands over is believed, and of that only what is verified: a sealed index of this
 // version, segments that are sealed and as long as it says, and of each tensor the hash of its bytes.
 // What is not goes back to the manager. A store that fails costs nobody a load: problems() says what is
-// not kept, and it is tried again with the next load; but for one that did not answer a barrier, which
-// is not told anything more.
+// not kept, and it is tried again with the next load; but for one that did not answer in time, which is
+// not told anything more.
 //
 // Ownership: keeps the store, and no segment. Threads: every method, from any; no lock is held over the
 // store's calls. Cost: Keep, for what is new, a pass over its bytes and a message for each segment; else
