@@ -89,6 +89,8 @@ class Session {
   int64_t position() const { return position_; }
   int64_t context() const { return context_; }
   absl::Span<const Submodel> submodels() const { return group_->submodels(); }
+  // SubmodelGroup's.
+  double wake_seconds() const { return group_->wake_seconds(); }
   // The largest of the submodels' plans.
   uint64_t arena_bytes() const { return group_->arena_bytes(); }
   uint64_t cache_bytes() const { return group_->state_bytes(); }

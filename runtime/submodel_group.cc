@@ -1,6 +1,7 @@
 #include "npubank/runtime/submodel_group.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -95,7 +96,9 @@ absl::Status SubmodelGroup::MakeFunctions() {
 
 absl::Status SubmodelGroup::Wake(const LoadOptions& options) {
   if (awake_) return absl::OkStatus();
+  const auto start = std::chrono::steady_clock::now();
   NPUBANK_ASSIGN_OR_RETURN(const std::vector<Lease> leases, bank_->Load(Owners(), options));
+  wake_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   NPUBANK_RETURN_IF_ERROR(Submodel::Pin(absl::MakeSpan(submodels_), leases));
   for (const Lease& lease : leases) imported_.Add(lease.file());
   awake_ = true;

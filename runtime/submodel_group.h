@@ -82,6 +82,8 @@ class SubmodelGroup {
 
   absl::Span<const Submodel> submodels() const { return submodels_; }
   bool awake() const { return awake_; }
+  // How long the bank took to make the weights resident, the last time that it was asked to.
+  double wake_seconds() const { return wake_seconds_; }
   // The largest of the submodels' arenas.
   uint64_t arena_bytes() const { return arena_bytes_; }
   uint64_t state_bytes() const { return state_bytes_; }
@@ -118,6 +120,7 @@ class SubmodelGroup {
   std::map<std::string, uint64_t> buffer_bytes_;  // by the name of an input or output
   std::map<std::string, State> states_;
   bool awake_ = false;  // every weight is leased
+  double wake_seconds_ = 0;
 
   std::unique_ptr<DeviceAllocation> state_memory_;
   std::unique_ptr<Workspace> workspace_;

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <utility>
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr size_t kStepBytes = 8 << 20;
 constexpr uintptr_t kPage = 4096;
+constexpr std::chrono::milliseconds kQuiet(2);
 
 #ifndef MADV_POPULATE_READ
 constexpr int MADV_POPULATE_READ = 22;  // Linux 5.14
@@ -49,8 +51,10 @@ void ReadAhead::Add(absl::Span<const std::byte> range) {
     if (!thread.ok()) return;  // the pages come when they are asked for
     thread_ = *std::move(thread);
   }
+  added_ = std::chrono::steady_clock::now();
+  const bool asleep = ranges_.empty();
   ranges_.push_back(range);
-  changed_.NotifyAll();
+  if (asleep) changed_.NotifyAll();
 }
 
 void ReadAhead::Drop(absl::Span<const std::byte> mapping) {
@@ -86,6 +90,11 @@ void ReadAhead::Run() {
   while (true) {
     while (ranges_.empty() && !stopping_) changed_.Wait(mutex_);
     if (stopping_) return;
+    // Whoever maps the next file waits for a step: the system changes a process's addresses one at a time.
+    if (const auto quiet = added_ + kQuiet; std::chrono::steady_clock::now() < quiet) {
+      changed_.WaitUntil(mutex_, quiet);
+      continue;
+    }
     absl::Span<const std::byte>& front = ranges_.front();
     const absl::Span<const std::byte> step = front.subspan(0, kStepBytes);
     front.remove_prefix(step.size());

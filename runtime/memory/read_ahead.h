@@ -5,13 +5,15 @@
 //   read_ahead.Drop(mapping);     // before it goes
 //
 // One thread, started by the first Add and asleep while there is nothing to do; it goes through the
-// ranges in the order in which they were added, in steps of a few MiB. Pages are asked for, not
+// ranges in the order in which they were added, in steps of a few MiB, beginning when nothing has been added
+// for two milliseconds: while pages are brought in nobody else can map anything, and a load maps. Pages are asked for, not
 // touched: bytes that a file has lost meanwhile are skipped and never raise SIGBUS. Where the system
 // has no thread to give, nothing is read ahead. The destructor drops what has not been begun.
 // Threads: any.
 #ifndef NPUBANK_RUNTIME_MEMORY_READ_AHEAD_H_
 #define NPUBANK_RUNTIME_MEMORY_READ_AHEAD_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -51,6 +53,7 @@ class ReadAhead {
   mutable Mutex mutex_;
   CondVar changed_;
   std::deque<absl::Span<const std::byte>> ranges_ ABSL_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point added_ ABSL_GUARDED_BY(mutex_);  // the last of them
   absl::Span<const std::byte> at_work_ ABSL_GUARDED_BY(mutex_);  // the step; empty between two
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -119,6 +119,7 @@ absl::Status ModelRun::LoadWeights(const ModelRunOptions& options, const BankPla
   };
   NPUBANK_ASSIGN_OR_RETURN(
       session_, Session::Load(place.npu, place.bank, blobs, checkpoint->index(), session));
+  model_.weights_seconds = session_->wake_seconds();
   return absl::OkStatus();
 }
 

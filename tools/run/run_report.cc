@@ -166,6 +166,7 @@ Json ModelsAsJson(const std::vector<ModelReport>& models) {
                    {"path", model.path},
                    {"load_seconds", model.load_seconds},
                    {"compile_seconds", model.compile_seconds},
+                   {"weights_seconds", model.weights_seconds},
                    {"weight_bytes", model.weight_bytes},
                    {"converted", model.converted},
                    {"submodels", SubmodelsAsJson(model.submodels)}});
@@ -257,6 +258,7 @@ Json FiguresAsJson(const RunReport& report) {
       {"peak_file_backed_bytes", report.peak_memory.file_backed_bytes},
       {"load_seconds", report.load_seconds()},
       {"compile_seconds", report.compile_seconds()},
+      {"weights_seconds", report.weights_seconds()},
       {"audit", AuditAsJson(report.audit)},
   };
 }
@@ -272,6 +274,12 @@ double RunReport::load_seconds() const {
 double RunReport::compile_seconds() const {
   double seconds = 0;
   for (const ModelReport& model : models) seconds += model.compile_seconds;
+  return seconds;
+}
+
+double RunReport::weights_seconds() const {
+  double seconds = 0;
+  for (const ModelReport& model : models) seconds += model.weights_seconds;
   return seconds;
 }
 

@@ -46,6 +46,7 @@
 //   peak_file_backed_bytes    most pages of mapped files: imported weights, which are no copies
 //   load_seconds              open, compile, register, evaluate
 //   compile_seconds           the part of it that submodels compiled beforehand would not need
+//   weights_seconds           the part of it in which the bank made the weights resident
 //   converted                 of a model: what `auto` did not use as it is stored, for want of a function
 //   audit                     {clean, weight_bytes, other_bytes, counted_bytes, imported_bytes,
 //                             driver_bytes, discrepancies}: the bank's books, and what arenas and
@@ -85,6 +86,7 @@ struct ModelReport {
   std::string path;
   double load_seconds = 0;
   double compile_seconds = 0;
+  double weights_seconds = 0;
   uint64_t weight_bytes = 0;
   std::vector<SubmodelReport> submodels;
   std::vector<std::string> converted = {};  // by `auto`: "BF16 to F16: 21 weights"
@@ -167,6 +169,7 @@ struct RunReport {
 
   double load_seconds() const;
   double compile_seconds() const;
+  double weights_seconds() const;
 };
 
 std::string ReportAsText(const RunReport& report);

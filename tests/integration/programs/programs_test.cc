@@ -54,6 +54,7 @@ TEST_F(ProgramsTest, TheJsonReportHasEveryDocumentedKeyAndItsFiguresAgree) {
                           "peak_anonymous_bytes",
                           "load_seconds",
                           "compile_seconds",
+                          "weights_seconds",
                           "prompt_tokens_per_second",
                           "generated_tokens_per_second"})
     EXPECT_TRUE(json.contains(key)) << key;

@@ -20,6 +20,7 @@ RunReport OneTurn() {
                            .path = "models/stories",
                            .load_seconds = 0.5,
                            .compile_seconds = 0.125,
+                           .weights_seconds = 0.25,
                            .weight_bytes = 1 << 20,
                            .submodels = {{.name = "prefill", .weights = 47}}});
   report.turns.push_back({.model = "stories", .prompt_tokens = 2, .ids = {1, 403}, .text = "Once"});
@@ -41,6 +42,7 @@ TEST(RunReportTest, OneTurnOfOneModelHasItsFiguresBesideTheOthers) {
   EXPECT_EQ(json["turns"][0]["ids"], json["ids"]);
   EXPECT_EQ(json["load_seconds"], 0.5);
   EXPECT_EQ(json["compile_seconds"], 0.125);
+  EXPECT_EQ(json["weights_seconds"], 0.25);
   EXPECT_FALSE(json.contains("sleep")) << "nobody slept";
 }
 
