@@ -333,6 +333,8 @@ Loader::MemoryOr Loader::Place(uint64_t bytes, Admission::Pass& pass,
   };
   MemoryOr memory = attempt();
   if (absl::IsResourceExhausted(memory.status()) && departures_.EvictFor(bytes)) memory = attempt();
+  // The little that is left of others may hold much: shared memory goes back with the last of a segment.
+  if (absl::IsResourceExhausted(memory.status()) && departures_.Trim({}) > 0) memory = attempt();
   while (absl::IsResourceExhausted(memory.status()) && departures_.Await(seen)) {
     memory = attempt();
   }
