@@ -47,6 +47,11 @@ bool HasAllSeals(const FileDescriptor& file) {
   return seals >= 0 && (seals & kSeals) == kSeals;
 }
 
+std::atomic<int>& Spares() {
+  static std::atomic<int> spares = 0;
+  return spares;
+}
+
 uint64_t NextId() {
   static std::atomic<uint64_t> last = 0;
   return ++last;
@@ -56,6 +61,11 @@ uint64_t NextId() {
 
 Segment::Segment(FileDescriptor file, absl::string_view name)
     : name_(name), id_(NextId()), file_(std::move(file)) {}
+
+Segment::~Segment() {
+  MutexLock lock(mutex_);
+  if (spare_.is_open()) --Spares();
+}
 
 absl::StatusOr<std::shared_ptr<Segment>> Segment::Create(absl::string_view name) {
   FileDescriptor file = CreateMemory(name);
@@ -134,12 +144,36 @@ absl::StatusOr<FileDescriptor> Segment::OpenForReading() const {
     return absl::FailedPreconditionError(
         absl::StrCat("segment '", name_, "' is not sealed and is not handed out"));
   }
+  {
+    MutexLock lock(mutex_);
+    if (spare_.is_open()) {
+      --Spares();
+      return std::move(spare_);
+    }
+  }
   FileDescriptor theirs = FileDescriptor::Open(NameInProc(file_.get()), O_RDONLY);
   if (!theirs.is_open() && errno == EACCES) {  // a receiver has changed its mode
     theirs = FileDescriptor(fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
   }
   if (!theirs.is_open()) return SegmentError(errno, "cannot open for another process", name_);
   return theirs;
+}
+
+// One more than are counted may be open for a moment.
+void Segment::PrepareForReading() const {
+  {
+    MutexLock lock(mutex_);
+    if (spare_.is_open() || !sealed()) return;
+  }
+  FileDescriptor spare = FileDescriptor::Open(NameInProc(file_.get()), O_RDONLY);
+  if (!spare.is_open()) return;
+  MutexLock lock(mutex_);
+  if (spare_.is_open()) return;
+  if (Spares()++ < kMostSpares) {
+    spare_ = std::move(spare);
+  } else {
+    --Spares();
+  }
 }
 
 absl::StatusOr<uint64_t> Segment::MemoryBytes() const {

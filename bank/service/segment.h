@@ -30,12 +30,15 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "npubank/lazy_tensor/base/files/file_descriptor.h"
+#include "npubank/lazy_tensor/base/mutex.h"
 
 namespace npubank::service {
 
 class Segment {
  public:
   static constexpr uint64_t kPage = 4096;
+  static constexpr int kMostSpares = 1024;
+  ~Segment();
 
   // `name` is for errors and for who looks at the process from outside.
   static absl::StatusOr<std::shared_ptr<Segment>> Create(absl::string_view name);
@@ -56,6 +59,8 @@ class Segment {
   // Where a receiver has taken away the right to open it again, one that shares its offset with
   // others: the bytes are the same.
   absl::StatusOr<FileDescriptor> OpenForReading() const;
+  // Opens one for the next receiver, who then does not wait for it; kMostSpares of a process, and never needed.
+  void PrepareForReading() const;
   // What it costs the system, as the system counts it.
   absl::StatusOr<uint64_t> MemoryBytes() const;
 
@@ -73,6 +78,8 @@ class Segment {
   const uint64_t id_;
   FileDescriptor file_;
   std::atomic<uint64_t> sealed_bytes_ = 0;
+  mutable Mutex mutex_;
+  mutable FileDescriptor spare_ ABSL_GUARDED_BY(mutex_);  // counted
 };
 
 }  // namespace npubank::service

@@ -94,8 +94,12 @@ Message Something(Input& input) {
       return open;
     }
     case 2:
-    case 3:
       return GoodLoad(input.Byte() % 3);
+    case 3: {
+      Load load = GoodLoad(input.Byte() % 3);
+      load.if_there = true;
+      return load;
+    }
     case 4: {
       Load load = GoodLoad(input.Byte() % 3);
       std::string& recipes = load.lists[0].recipes;
@@ -133,6 +137,7 @@ void Talk(Desk& desk, Input& input) {
     const bool cancelled = input.Byte() % 16 == 0;
     options.cancelled = [cancelled] { return cancelled; };
     if (!desk.Handle(message, std::move(files), options).ok()) return;  // its connection ends
+    desk.Prepare();
   }
 }
 

@@ -1,11 +1,14 @@
 #include "npubank/bank/service/client/bank_client.h"
 
+#include <map>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "npubank/bank/books/waiting.h"
 #include "npubank/bank/service/client/client_link.h"
+#include "npubank/bank/service/client/daemon_watch.h"
+#include "npubank/bank/service/client/leased_segment.h"
 #include "npubank/lazy_tensor/base/range.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
@@ -51,7 +54,7 @@ absl::StatusOr<ClientLink::Granted> LoadGroup(ClientLink& link, Group& group,
   for (const RecipeList* list : group.order) {
     files.insert(files.end(), list->files().begin(), list->files().end());
   }
-  NPUBANK_RETURN_IF_ERROR(link.OpenSources(*group.index, files));
+  NPUBANK_RETURN_IF_ERROR(link.OpenSources(*group.index, files, options));
   for (size_t i = 0; i < group.order.size(); ++i) {
     for (const uint32_t file : group.order[i]->files()) {
       group.request.lists[i].sources.push_back(link.NumberOf(group.index->file(file).identity));
@@ -98,10 +101,14 @@ class BankClient::Turn {
   BankClient& client_;
 };
 
-BankClient::~BankClient() = default;
+BankClient::BankClient(std::string path) : path_(std::move(path)) {}
+
+BankClient::~BankClient() { ending_ = true; }
 
 absl::StatusOr<std::shared_ptr<BankClient>> BankClient::Connect(const std::string& path) {
   std::shared_ptr<BankClient> client(new BankClient(path));
+  NPUBANK_ASSIGN_OR_RETURN(client->watch_,
+                           DaemonWatch::Start([self = client.get()] { return self->Reconnect(); }));
   bool is_new = false;
   NPUBANK_RETURN_IF_ERROR(client->GetLink(&is_new).status());
   return client;
@@ -119,19 +126,82 @@ std::string BankClient::name() const {
 
 absl::StatusOr<std::shared_ptr<ClientLink>> BankClient::GetLink(bool* is_new) {
   *is_new = false;
-  if (link_ != nullptr && (!link_->lost() || path_.empty())) return link_;
+  if (link_ == nullptr || (link_->lost() && !path_.empty())) {
+    NPUBANK_ASSIGN_OR_RETURN(link_, MakeLink());
+    *is_new = true;
+    owes_ = true;
+    watch_->Look(link_);
+  }
+  if (!owes_) return link_;
+  const absl::Status again = LeaseAgain(*link_, Held());
+  // What may pass is tried again (Reconnect), or with the next load.
+  owes_ = absl::IsUnavailable(again) || absl::IsResourceExhausted(again);
+  if (!again.ok() && !owes_) {
+    Note(absl::StrCat("what this process has of an earlier daemon is not leased of ", name(), ": ",
+                      again.message()));
+  }
+  return link_;
+}
+
+absl::StatusOr<std::shared_ptr<ClientLink>> BankClient::MakeLink() const {
   // One that dies while it greets may have been started again by the time that we know.
   constexpr int kMostTries = 3;
   absl::StatusOr<std::shared_ptr<ClientLink>> link;
   for (int tries = 0; tries < kMostTries; ++tries) {
     NPUBANK_ASSIGN_OR_RETURN(Channel channel, Channel::Connect(path_));
-    link = ClientLink::Greet(std::move(channel));
+    link = ClientLink::Greet(std::move(channel), [this] { return ending_.load(); });
     if (!absl::IsUnavailable(link.status())) break;
   }
   if (!link.ok()) return Annotate(link.status(), name());
-  *is_new = true;
-  link_ = *std::move(link);
-  return link_;
+  return link;
+}
+
+std::vector<std::shared_ptr<LeasedSegment>> BankClient::Held() {
+  std::vector<std::shared_ptr<LeasedSegment>> held;
+  for (const std::weak_ptr<LeasedSegment>& of : held_) {
+    if (auto segment = of.lock()) held.push_back(std::move(segment));
+  }
+  held_.assign(held.begin(), held.end());
+  return held;
+}
+
+void BankClient::Remember(const std::shared_ptr<LeasedSegment>& segment, const Wanted& wanted) {
+  if (segment->tensors().empty()) held_.push_back(segment);
+  segment->AddTensor(wanted);
+}
+
+// Other memory than what is held is given back at once: it would be a second copy.
+absl::Status BankClient::LeaseAgain(ClientLink& link,
+                                    absl::Span<const std::shared_ptr<LeasedSegment>> held) {
+  std::vector<Wanted> wanted;
+  std::map<LeasedSegment::Memory, std::shared_ptr<LeasedSegment>> by_memory;
+  for (const auto& segment : held) {
+    by_memory.emplace(segment->memory(), segment);
+    for (const auto& [digest, tensor] : segment->tensors()) wanted.push_back(tensor);
+  }
+  LoadOptions options;
+  options.cancelled = [this] { return ending_.load(); };
+  for (Group& group : GroupByIndex("what it had before", wanted)) {
+    group.request.if_there = true;
+    NPUBANK_ASSIGN_OR_RETURN(const ClientLink::Granted granted, LoadGroup(link, group, options));
+    for (const std::shared_ptr<LeasedSegment>& fresh : granted.segments) {
+      const auto same = by_memory.find(fresh->memory());
+      if (same != by_memory.end() && same->second != fresh) link.Renew(same->second, *fresh);
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool BankClient::Reconnect() {
+  const auto turn =
+      Turn::Take(*this, {.progress = {}, .cancelled = [this] { return ending_.load(); }});
+  if (!turn.ok() || Held().empty()) return true;
+  bool is_new = false;
+  const absl::Status status = GetLink(&is_new).status();
+  if (absl::IsFailedPrecondition(status) || absl::IsPermissionDenied(status)) {
+    Note(absl::StrCat("the daemon that is there now is not used: ", status.message()));
+  }
+  return status.ok() && !owes_;
 }
 
 absl::StatusOr<std::vector<Upstream::Leased>> BankClient::Lease(absl::string_view load,
@@ -166,6 +236,7 @@ absl::StatusOr<std::vector<Upstream::Leased>> BankClient::LeaseOver(
         const std::shared_ptr<LeasedSegment>& segment = granted->segments[given.segment];
         if (IsWanted(wanted[place], given, *segment)) {
           leased[place] = {segment, given.offset};
+          Remember(segment, wanted[place]);
         } else {
           Note(absl::StrCat("tensor '", wanted[place].name, "' is another one for ", name(),
                             ": it is this process's own"));
@@ -179,7 +250,10 @@ absl::StatusOr<std::vector<Upstream::Leased>> BankClient::LeaseOver(
 absl::StatusOr<Message> BankClient::Ask(const Message& request) {
   NPUBANK_ASSIGN_OR_RETURN(const auto turn, Turn::Take(*this, {}));
   bool is_new = false;
-  NPUBANK_ASSIGN_OR_RETURN(const std::shared_ptr<ClientLink> link, GetLink(&is_new));
+  NPUBANK_ASSIGN_OR_RETURN(std::shared_ptr<ClientLink> link, GetLink(&is_new));
+  absl::StatusOr<Message> answer = link->Ask(request);
+  if (answer.ok() || is_new || !link->lost() || path_.empty()) return answer;
+  NPUBANK_ASSIGN_OR_RETURN(link, GetLink(&is_new));
   return link->Ask(request);
 }
 

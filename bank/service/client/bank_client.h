@@ -10,8 +10,11 @@
 // with sealed memory that holds the evaluated tensors. What comes back has the digest and the stamp that
 // were asked for, or is not taken.
 //
-// The pages are this process's as soon as they are leased: the daemon's end takes nothing away. The next
-// load connects again by itself, to whatever daemon is there then.
+// The pages are this process's as soon as they are leased: the daemon's end takes nothing away. A thread
+// notices that end and connects, as a load does, to whatever daemon comes after it; what of that one's
+// memory this process has from before (a daemon whose service manager kept it) is leased again at once,
+// so that the daemon counts it and does not let it go. Nothing is made for that, and what this process
+// has that the new daemon has not stays as it is.
 //
 // Ownership: shared; what was leased keeps its connection, not the client. Threads: every method, from
 // any; one asks at a time, the others wait. Do not use it on both sides of a fork().
@@ -19,10 +22,11 @@
 // fit (protocol, recipe codec, result revision), PermissionDenied for another user's, each saying so;
 // of a load, those of Bank::Load in the daemon. After any other answer than it should have given the
 // connection is dropped.
-// Cost: Connect one round trip (some 100 us); a load two, and one more for each 252 segments.
+// Cost: Connect one round trip (some 100 us) and a thread that sleeps; a load two, and one more for each 252 segments.
 #ifndef NPUBANK_BANK_SERVICE_CLIENT_BANK_CLIENT_H_
 #define NPUBANK_BANK_SERVICE_CLIENT_BANK_CLIENT_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -42,6 +46,8 @@
 namespace npubank::service {
 
 class ClientLink;
+class DaemonWatch;
+class LeasedSegment;
 
 class BankClient final : public Upstream {
  public:
@@ -61,9 +67,16 @@ class BankClient final : public Upstream {
  private:
   class Turn;
 
-  explicit BankClient(std::string path) : path_(std::move(path)) {}
-  // The connection, made again where it was lost.
+  explicit BankClient(std::string path);
+  // The connection, made again where it was lost; what was held before is leased over it.
   absl::StatusOr<std::shared_ptr<ClientLink>> GetLink(bool* is_new);
+  absl::StatusOr<std::shared_ptr<ClientLink>> MakeLink() const;
+  // What is left of what was leased; forgets the rest.
+  std::vector<std::shared_ptr<LeasedSegment>> Held();
+  absl::Status LeaseAgain(ClientLink& link, absl::Span<const std::shared_ptr<LeasedSegment>> held);
+  // The daemon has gone. False: there is none to lease again from what is held.
+  bool Reconnect();
+  void Remember(const std::shared_ptr<LeasedSegment>& segment, const Wanted& wanted);
   absl::StatusOr<std::vector<Leased>> LeaseOver(const std::shared_ptr<ClientLink>& link,
                                                 absl::string_view load,
                                                 absl::Span<const Wanted> wanted,
@@ -74,7 +87,12 @@ class BankClient final : public Upstream {
   Mutex mutex_;
   CondVar free_;
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;
-  std::shared_ptr<ClientLink> link_;  // of whose turn it is
+  // Of whose turn it is.
+  std::shared_ptr<ClientLink> link_;
+  std::vector<std::weak_ptr<LeasedSegment>> held_;
+  bool owes_ = false;  // what is held is not leased over the link yet
+  std::atomic<bool> ending_ = false;
+  std::unique_ptr<DaemonWatch> watch_;  // null: Over
 };
 
 }  // namespace npubank::service

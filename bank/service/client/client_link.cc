@@ -27,12 +27,13 @@ absl::Status Unexpected(const Message& answer, absl::string_view request) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<ClientLink>> ClientLink::Greet(Channel channel) {
+absl::StatusOr<std::shared_ptr<ClientLink>> ClientLink::Greet(Channel channel,
+                                                              const std::function<bool()>& ending) {
   std::shared_ptr<ClientLink> link(new ClientLink(std::move(channel)));
   // One that hangs, or has as many clients as it takes, is no reason to wait for ever.
   LoadOptions options;
-  options.cancelled = [until = std::chrono::steady_clock::now() + kPatience] {
-    return std::chrono::steady_clock::now() > until;
+  options.cancelled = [&ending, until = std::chrono::steady_clock::now() + kPatience] {
+    return std::chrono::steady_clock::now() > until || (ending && ending());
   };
   Message answer;
   NPUBANK_RETURN_IF_ERROR(
@@ -119,7 +120,8 @@ absl::StatusOr<Channel::Packet> ClientLink::AwaitPacket(const LoadOptions& optio
   }
 }
 
-absl::Status ClientLink::OpenSources(const SourceIndex& index, absl::Span<const uint32_t> files) {
+absl::Status ClientLink::OpenSources(const SourceIndex& index, absl::Span<const uint32_t> files,
+                                     const LoadOptions& options) {
   std::vector<uint32_t> unknown;
   for (const uint32_t file : files) {
     const bool known = sources_.contains(index.file(file).identity) ||
@@ -127,13 +129,14 @@ absl::Status ClientLink::OpenSources(const SourceIndex& index, absl::Span<const 
     if (!known) unknown.push_back(file);
   }
   for (size_t first = 0; first < unknown.size(); first += Channel::kMostDescriptors) {
-    NPUBANK_RETURN_IF_ERROR(
-        OpenBatch(index, absl::MakeConstSpan(unknown).subspan(first, Channel::kMostDescriptors)));
+    NPUBANK_RETURN_IF_ERROR(OpenBatch(
+        index, absl::MakeConstSpan(unknown).subspan(first, Channel::kMostDescriptors), options));
   }
   return absl::OkStatus();
 }
 
-absl::Status ClientLink::OpenBatch(const SourceIndex& index, absl::Span<const uint32_t> files) {
+absl::Status ClientLink::OpenBatch(const SourceIndex& index, absl::Span<const uint32_t> files,
+                                   const LoadOptions& options) {
   service::OpenSources request;
   std::vector<std::shared_ptr<Source>> sources;  // open while they are sent
   std::vector<int> descriptors;
@@ -148,7 +151,7 @@ absl::Status ClientLink::OpenBatch(const SourceIndex& index, absl::Span<const ui
     sources.push_back(std::move(source));
   }
   Message answer;
-  NPUBANK_RETURN_IF_ERROR(AskFor(request, descriptors, answer, {}).status());
+  NPUBANK_RETURN_IF_ERROR(AskFor(request, descriptors, answer, options).status());
   const auto* opened = std::get_if<SourcesOpened>(&answer);
   if (opened == nullptr || opened->sources.size() != files.size()) {
     return Lose(Unexpected(answer, "OpenSources"));
@@ -214,6 +217,12 @@ absl::StatusOr<std::shared_ptr<LeasedSegment>> ClientLink::Take(const Loaded::Se
   MutexLock lock(mutex_);
   segments_[segment.number] = taken;
   return taken;
+}
+
+void ClientLink::Renew(const std::shared_ptr<LeasedSegment>& held, LeasedSegment& fresh) {
+  held->SwapGrants(fresh);
+  MutexLock lock(mutex_);
+  segments_[held->number()] = held;
 }
 
 // May come while another thread waits for an answer.

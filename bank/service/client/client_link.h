@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -36,25 +37,35 @@ class ClientLink : public std::enable_shared_from_this<ClientLink> {
     std::vector<std::shared_ptr<LeasedSegment>> segments;  // one for each of loaded.segments
   };
 
-  static absl::StatusOr<std::shared_ptr<ClientLink>> Greet(Channel channel);
+  // Cancelled soon after `ending`, if there is one, says so.
+  static absl::StatusOr<std::shared_ptr<ClientLink>> Greet(
+      Channel channel, const std::function<bool()>& ending = nullptr);
 
   // Gives the daemon the descriptors of these files that it has not been given yet. FailedPrecondition for
   // what is no file, and where the daemon found another file than the index.
-  absl::Status OpenSources(const SourceIndex& index, absl::Span<const uint32_t> files);
+  absl::Status OpenSources(const SourceIndex& index, absl::Span<const uint32_t> files,
+                           const LoadOptions& options);
   // Of a file that was opened.
   uint32_t NumberOf(const Digest& identity) const { return sources_.at(identity); }
   absl::StatusOr<Granted> Load(const service::Load& request, const LoadOptions& options);
+  // `held`, of a link that is lost, is the same memory as `fresh`, of this one: it is leased over this one
+  // from now on.
+  void Renew(const std::shared_ptr<LeasedSegment>& held, LeasedSegment& fresh);
   // The answer to a request; Failed becomes its Status.
   absl::StatusOr<Message> Ask(const Message& request);
 
   bool lost() const { return lost_; }
+  // For poll(2); and what to say when that shows that the daemon is gone.
+  int descriptor() const { return channel_.descriptor(); }
+  void MarkLost() { lost_ = true; }
 
  private:
   explicit ClientLink(Channel channel) : channel_(std::move(channel)) {}
   absl::StatusOr<Channel::Packet> AskFor(const Message& request, absl::Span<const int> descriptors,
                                          Message& answer, const LoadOptions& options);
   absl::StatusOr<Channel::Packet> AwaitPacket(const LoadOptions& options, bool& cancelled);
-  absl::Status OpenBatch(const SourceIndex& index, absl::Span<const uint32_t> files);
+  absl::Status OpenBatch(const SourceIndex& index, absl::Span<const uint32_t> files,
+                         const LoadOptions& options);
   absl::StatusOr<std::shared_ptr<LeasedSegment>> Take(const Loaded::Segment& segment,
                                                       FileDescriptor file);
   void Release(uint64_t number, uint32_t grants);

@@ -3,6 +3,9 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <atomic>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "npubank/lazy_tensor/base/range.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
@@ -19,14 +22,21 @@ Digest NextIdentity() {
 
 }  // namespace
 
-LeasedSegment::LeasedSegment(uint64_t number, uint64_t bytes, FileDescriptor file,
+LeasedSegment::LeasedSegment(uint64_t number, uint64_t bytes, FileDescriptor file, Memory memory,
                              ReleaseGrants release)
     : Source(absl::StrCat("shared segment ", number), NextIdentity(), bytes),
-      number_(number),
       file_(std::move(file)),
+      memory_(std::move(memory)),
+      number_(number),
       release_(std::move(release)) {}
 
 LeasedSegment::~LeasedSegment() { release_(number_, grants_); }
+
+void LeasedSegment::SwapGrants(LeasedSegment& other) {
+  std::swap(number_, other.number_);
+  std::swap(release_, other.release_);
+  std::swap(grants_, other.grants_);
+}
 
 absl::StatusOr<std::shared_ptr<LeasedSegment>> LeasedSegment::Take(uint64_t number, uint64_t bytes,
                                                                    FileDescriptor file,
@@ -42,8 +52,8 @@ absl::StatusOr<std::shared_ptr<LeasedSegment>> LeasedSegment::Take(uint64_t numb
                                                    " of the daemon is not sealed, or has not the ",
                                                    bytes, " bytes it says"));
   }
-  return std::shared_ptr<LeasedSegment>(
-      new LeasedSegment(number, bytes, std::move(file), std::move(release)));
+  return std::shared_ptr<LeasedSegment>(new LeasedSegment(
+      number, bytes, std::move(file), {facts.st_dev, facts.st_ino}, std::move(release)));
 }
 
 absl::Status LeasedSegment::Read(uint64_t offset, absl::Span<std::byte> out) const {

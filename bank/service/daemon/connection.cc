@@ -108,6 +108,7 @@ absl::Status Connection::StartLoad(Message message) {
     absl::StatusOr<Desk::Answer> answer = desk_->Handle(message, {}, options);
     loading_ = false;
     if (!Answer(std::move(answer)).ok()) channel_.End();
+    desk_->Prepare();
   });
   if (!thread.ok()) {
     loading_ = false;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "npubank/bank/bank_snapshot.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 
 namespace npubank::service {
@@ -132,7 +133,8 @@ Desk::AnswerOr Desk::HandleLoad(const Load& load, const LoadOptions& options) {
 
 absl::StatusOr<Loaded> Desk::LoadAndGrant(const Load& load, const LoadOptions& options) {
   const std::string who = client_.InWords();
-  NPUBANK_ASSIGN_OR_RETURN(const BroughtRecipes brought, BroughtRecipes::Bind(load, files_, who));
+  NPUBANK_ASSIGN_OR_RETURN(BroughtRecipes brought, BroughtRecipes::Bind(load, files_, who));
+  if (load.if_there) KeepResident(brought);
   auto owner = std::make_shared<Owner>(
       bank_->AddOwner(absl::StrCat(Tame(load.owner), " (", who, ")"), {.index = brought.index}));
   for (size_t i = 0; i < brought.tensors.size(); ++i) {
@@ -141,6 +143,17 @@ absl::StatusOr<Loaded> Desk::LoadAndGrant(const Load& load, const LoadOptions& o
   }
   NPUBANK_ASSIGN_OR_RETURN(std::vector<Lease> leases, bank_->Load(*owner, options));
   return Grant(std::move(owner), brought, std::move(leases));
+}
+
+void Desk::KeepResident(BroughtRecipes& brought) const {
+  BroughtRecipes there{.index = brought.index, .tensors = {}, .names = {}};
+  for (size_t i = 0; i < brought.tensors.size(); ++i) {
+    const auto known = bank_->Inspect(Uid::Of(brought.tensors[i].digest()));
+    if (!known.ok() || known->strategy.empty()) continue;
+    there.tensors.push_back(std::move(brought.tensors[i]));
+    there.names.push_back(std::move(brought.names[i]));
+  }
+  brought = std::move(there);
 }
 
 absl::StatusOr<Loaded> Desk::Grant(std::shared_ptr<Owner> owner, const BroughtRecipes& brought,
@@ -242,6 +255,15 @@ Desk::AnswerOr Desk::HandleSetBudget(const SetBudget& set) {
   const absl::Status status = host_.SetBudget(set.bytes);
   if (!status.ok()) return Failure(status);
   return Answer{.message = Done{}};
+}
+
+void Desk::Prepare() const {
+  std::vector<std::shared_ptr<const Segment>> segments;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, granted] : granted_) segments.push_back(granted.segment);
+  }
+  for (const auto& segment : segments) segment->PrepareForReading();
 }
 
 void Desk::Clear() {

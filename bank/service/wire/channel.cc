@@ -55,6 +55,13 @@ absl::Status SocketError(int error, absl::string_view what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(error)));
 }
 
+void LimitSends(const FileDescriptor& socket, std::chrono::milliseconds patience) {
+  const auto microseconds = std::chrono::microseconds(patience).count();
+  const timeval limit = {static_cast<time_t>(microseconds / 1000000),
+                         static_cast<suseconds_t>(microseconds % 1000000)};
+  (void)setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+}
+
 // The peer cannot change a byte of it, and so may be believed while it is read.
 absl::StatusOr<FileDescriptor> Sealed(absl::string_view bytes) {
   FileDescriptor file(memfd_create("npubank message", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -105,13 +112,11 @@ Channel::Channel(FileDescriptor socket, std::chrono::milliseconds patience)
     : socket_(std::move(socket)), patience_(patience) {
   // A smaller buffer only makes more messages travel as memfds.
   (void)setsockopt(socket_.get(), SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof(kSendBuffer));
-  const auto microseconds = std::chrono::microseconds(patience).count();
-  const timeval limit = {static_cast<time_t>(microseconds / 1000000),
-                         static_cast<suseconds_t>(microseconds % 1000000)};
-  (void)setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+  LimitSends(socket_, patience);
 }
 
-absl::StatusOr<Channel> Channel::Connect(const std::string& path) {
+absl::StatusOr<Channel> Channel::Connect(const std::string& path,
+                                         std::chrono::milliseconds patience) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof(address.sun_path)) {
@@ -122,10 +127,15 @@ absl::StatusOr<Channel> Channel::Connect(const std::string& path) {
   std::memcpy(address.sun_path, path.data(), path.size());
   FileDescriptor socket_of(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket_of.is_open()) return SystemError(errno, "cannot make a socket for", path);
+  LimitSends(socket_of, patience);  // which is how long it waits for a place in the queue, too
   int result = 0;
   do {
     result = connect(socket_of.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   } while (result != 0 && errno == EINTR);
+  if (result != 0 && errno == EAGAIN) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("cannot connect to ", path, ": too many wait there already"));
+  }
   if (result != 0) return SystemError(errno, "cannot connect to", path);
   return Channel(std::move(socket_of));
 }

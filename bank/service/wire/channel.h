@@ -55,8 +55,10 @@ class Channel {
   // sent unread.
   explicit Channel(FileDescriptor socket,
                    std::chrono::milliseconds patience = std::chrono::seconds(10));
-  // NotFound where there is no socket, Unavailable where nobody listens to it.
-  static absl::StatusOr<Channel> Connect(const std::string& path);
+  // NotFound where there is no socket, Unavailable where nobody listens to it, DeadlineExceeded where so many
+  // wait already that there is no place in the queue within `patience`.
+  static absl::StatusOr<Channel> Connect(
+      const std::string& path, std::chrono::milliseconds patience = std::chrono::seconds(10));
   // Both ends.
   static absl::StatusOr<std::pair<Channel, Channel>> Pair();
 

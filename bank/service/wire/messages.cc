@@ -53,7 +53,9 @@ struct Encoder {
                                             out.CreateVector(list.roots),
                                             out.CreateVectorOfStrings(list.names)));
     }
-    return fbs::CreateLoad(out, out.CreateString(load.owner), out.CreateVector(lists)).Union();
+    return fbs::CreateLoad(out, out.CreateString(load.owner), out.CreateVector(lists),
+                           load.if_there)
+        .Union();
   }
   Offset operator()(const Progress& progress) const {
     return fbs::CreateProgress(out, progress.bytes_done, progress.bytes_total,
@@ -150,6 +152,7 @@ class Reader {
   absl::StatusOr<Message> operator()(const fbs::Load& from) {
     Load load;
     NPUBANK_RETURN_IF_ERROR(Text(from.owner(), load.owner));
+    load.if_there = from.if_there();
     NPUBANK_RETURN_IF_ERROR(Bound(SizeOf(from.lists()), kMostLists, "recipe lists"));
     size_t tensors = 0;
     for (uint32_t i = 0; i < SizeOf(from.lists()); ++i) {

@@ -8,6 +8,7 @@
 //   Hello                                       Hello, or Failed: what does not fit together
 //   OpenSources + a descriptor each             SourcesOpened
 //   Load                                        Progress ..., then Loaded + descriptors of its segments
+//   Load, if_there                              Loaded: what is resident; for who had it of a daemon before
 //   More                                        Descriptors + the next ones
 //   Cancel (while a Load is under way)          -, the Load fails with Cancelled
 //   Release                                     -
@@ -40,7 +41,7 @@ namespace npubank::service {
 
 // Both ends must have the same of these. The second is what recipe_codec.h writes; the third is raised
 // when an evaluation of the same recipe gives other bytes than before.
-inline constexpr uint32_t kProtocol = 1;
+inline constexpr uint32_t kProtocol = 2;
 inline constexpr uint32_t kRecipeCodec = 2;
 inline constexpr uint32_t kResultRevision = 1;
 
@@ -83,6 +84,7 @@ struct Load {
   };
   std::string owner;
   std::vector<List> lists;
+  bool if_there = false;  // of these what is resident, and nothing is made
 };
 
 struct Progress {
@@ -102,7 +104,7 @@ struct Loaded {
     uint64_t number = 0;
     uint64_t bytes = 0;
   };
-  std::vector<Tensor> tensors;  // in the order they were asked for
+  std::vector<Tensor> tensors;  // in the order they were asked for; if_there: those that are
   std::vector<Segment> segments;
 };
 

@@ -7,12 +7,16 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include "npubank/tests/support/temporary_folder.h"
 
 namespace npubank::service {
 namespace {
@@ -174,6 +178,29 @@ TEST_F(ChannelTest, WhoReadsNothingDoesNotBlockItsSenderForEver) {
   absl::Status status;
   for (int i = 0; i < 1000 && status.ok(); ++i) status = impatient.Send(message);
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+}
+
+TEST(ChannelConnectTest, AQueueThatIsFullIsWaitedForNoLongerThanWasSaid) {
+  const TemporaryFolder folder;
+  const std::string path = folder.File("socket");
+  const FileDescriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  ASSERT_EQ(listen(listener.get(), 0), 0);
+  std::vector<Channel> waiting;  // of which nobody is ever accepted
+  for (int i = 0; i < 10; ++i) {
+    auto channel = Channel::Connect(path, std::chrono::milliseconds(50));
+    if (channel.ok()) {
+      waiting.push_back(*std::move(channel));
+      continue;
+    }
+    EXPECT_TRUE(absl::IsDeadlineExceeded(channel.status())) << channel.status();
+    EXPECT_GT(waiting.size(), 0u);
+    return;
+  }
+  FAIL() << "the queue has no end";
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "npubank/bank/files/snapshot.h"
 #include "npubank/tests/support/gate.h"
 #include "npubank/tests/unit/service/service_fixture.h"
+#include "npubank/tests/unit/service/test_manager.h"
 
 namespace npubank::service {
 namespace {
@@ -28,60 +29,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-// A service manager: what it was given outlives the daemons that gave it.
-struct TestManager {
-  std::map<std::string, FileDescriptor> files;
-  int calls = 0;
-  int failing_call = 0;  // the first is 1; 0: none
-  bool forever = false;
-  absl::Status failure = absl::UnavailableError("injected");
-  std::function<void()> on_barrier;
-
-  absl::Status Call() {
-    ++calls;
-    const bool fails =
-        failing_call > 0 && (forever ? calls >= failing_call : calls == failing_call);
-    return fails ? failure : absl::OkStatus();
-  }
-  std::vector<NamedDescriptor> HandOver() const {
-    std::vector<NamedDescriptor> all;
-    for (const auto& [name, file] : files) {
-      all.push_back({name, FileDescriptor(fcntl(file.get(), F_DUPFD_CLOEXEC, 0))});
-    }
-    return all;
-  }
-  std::string IndexName() const {
-    std::string last;
-    for (const auto& [name, file] : files) {
-      if (name[0] == 'i') last = name;
-    }
-    return last;
-  }
-};
-
-class TestStore final : public DescriptorStore {
- public:
-  explicit TestStore(TestManager& manager) : manager_(manager) {}
-  absl::Status Keep(const std::string& name, int descriptor) override {
-    const absl::Status status = manager_.Call();
-    if (!status.ok()) return status;
-    manager_.files[name] = FileDescriptor(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
-    return absl::OkStatus();
-  }
-  absl::Status Forget(const std::string& name) override {
-    const absl::Status status = manager_.Call();
-    if (status.ok()) manager_.files.erase(name);
-    return status;
-  }
-  absl::Status Barrier() override {
-    if (manager_.on_barrier) manager_.on_barrier();
-    return manager_.Call();
-  }
-
- private:
-  TestManager& manager_;
-};
 
 class KeptSegmentsTest : public ServiceTest {
  protected:

@@ -20,17 +20,30 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "npubank/bank/service/daemon/kept_segments.h"
 #include "npubank/bank/service/daemon/service_socket.h"
 #include "npubank/tests/support/repetitions.h"
 #include "npubank/tests/support/temporary_folder.h"
 #include "npubank/tests/unit/service/service_fixture.h"
+#include "npubank/tests/unit/service/test_manager.h"
 
 namespace npubank::service {
 namespace {
 
-enum Act { kConnect, kRegister, kLoad, kLease, kSleep, kRelease, kDisconnect, kTrim, kRestart };
-constexpr const char* kNames[] = {"connect", "register",   "load", "lease",  "sleep",
-                                  "release", "disconnect", "trim", "restart"};
+enum Act {
+  kConnect,
+  kRegister,
+  kLoad,
+  kLease,
+  kSleep,
+  kRelease,
+  kDisconnect,
+  kTrim,
+  kRestart,  // with nothing of what the daemon before it had
+  kRestartKept,
+};
+constexpr const char* kNames[] = {"connect", "register",   "load", "lease",   "sleep",
+                                  "release", "disconnect", "trim", "restart", "restart kept"};
 constexpr int kClients = 2;
 
 struct Step {
@@ -71,6 +84,7 @@ class World {
         return client.owner.has_value();
       case kTrim:
       case kRestart:
+      case kRestartKept:
         return step.client == 0;
     }
     return false;
@@ -106,6 +120,9 @@ class World {
         daemon_->Trim();
         return;
       case kRestart:
+        manager_.files.clear();
+        return Restart();
+      case kRestartKept:
         return Restart();
     }
   }
@@ -135,7 +152,7 @@ class World {
     }
     const BankTotals totals = daemon_->Totals();
     absl::StrAppend(&state, "; ", totals.unique_tensors, " ", memory_->DriverBytes().value(), " ",
-                    memory_->Segments().size());
+                    memory_->Segments().size(), " ", kept_->adopted());
     return state;
   }
 
@@ -164,15 +181,27 @@ class World {
       EXPECT_TRUE(report.clean()) << report.ToString();
     }
   }
+  // Whoever holds something of its memory leases it again by himself: asked for anything, he has done so.
   void Restart() {
+    if (kept_ != nullptr) kept_->Rest();
     server_.reset();
     socket_.reset();
     daemon_.reset();
-    memory_ = SharedMemory::Create({.huge_pages = false}).value();
+    kept_ = std::make_shared<KeptSegments>(std::make_unique<TestStore>(manager_));
+    memory_ =
+        SharedMemory::Create(
+            {.huge_pages = false, .gone = [kept = kept_](const Segment& of) { kept->Forget(of); }})
+            .value();
     daemon_ = Bank::Create(memory_, {.keep_unowned = true});
+    kept_->TakeBack(manager_.HandOver(), *memory_, *daemon_);
+    EXPECT_THAT(kept_->problems(), ::testing::IsEmpty());
     may_be_made_ = 0;
     socket_ = ServiceSocket::Listen(path_).value();
-    server_ = Server::Start(socket_->TakeListener(), daemon_, memory_, {}).value();
+    server_ = Server::Start(socket_->TakeListener(), daemon_, memory_, {.kept = kept_}).value();
+    for (const Client& client : clients_) {
+      if (client.process == nullptr) continue;
+      EXPECT_TRUE(client.process->client->GetState().ok());
+    }
   }
   // Of its model, in the daemon.
   uint64_t NotResident(const Client& client) const {
@@ -217,6 +246,8 @@ class World {
   TemporaryFolder folder_;
   const std::string path_ = folder_.File("private/socket");
   std::unique_ptr<ServiceSocket> socket_;
+  TestManager manager_;
+  std::shared_ptr<KeptSegments> kept_;
   std::shared_ptr<SharedMemory> memory_;
   std::shared_ptr<Bank> daemon_;
   std::unique_ptr<Server> server_;
@@ -238,7 +269,7 @@ struct Place {
 
 Place PlaceOf(const World& world, std::vector<Step> way) {
   Place place{std::move(way), {}};
-  for (int act = kConnect; act <= kRestart; ++act) {
+  for (int act = kConnect; act <= kRestartKept; ++act) {
     for (int client = 0; client < kClients; ++client) {
       const Step step{static_cast<Act>(act), client};
       if (world.Possible(step)) place.next.push_back(step);
