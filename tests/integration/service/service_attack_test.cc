@@ -67,8 +67,8 @@ class ServiceAttackTest : public ::testing::Test {
     ASSERT_TRUE(leases.ok()) << leases.status();
     leases_ = *std::move(leases);
     ASSERT_GT(bank_->Totals().service_hits, 0u) << "the daemon is used";
-    open_files_ = OpenFilesOfDaemon();
     before_ = good_->GetState().value();
+    open_files_ = OpenFilesOfDaemon();
   }
   void TearDown() override {
     leases_.clear();

@@ -10,15 +10,20 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -82,9 +87,10 @@ class ServiceProgramsTest : public ::testing::Test {
   ~ServiceProgramsTest() override { unsetenv("NPUBANK_NPU_IMPORT"); }
 
   // `by`: a program that becomes it.
-  void StartDaemon(std::vector<std::string> by = {}) {
+  void StartDaemon(std::vector<std::string> by = {}, const std::vector<std::string>& flags = {}) {
     std::vector<std::string> arguments = std::move(by);
     arguments.insert(arguments.end(), {NPUBANK_BIN "/npubankd", "--socket", socket_});
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
     daemon_ = std::make_unique<RunningProgram>(arguments);
     ASSERT_TRUE(Eventually([&] { return service::BankClient::Connect(socket_).ok(); }));
   }
@@ -112,6 +118,35 @@ class ServiceProgramsTest : public ::testing::Test {
   static Json Report(const ProgramResult& result) {
     EXPECT_EQ(result.exit_status, 0) << result.error;
     return Json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+  }
+  // As the system has them, of whoever runs the socket: nothing where this user may not look, which the
+  // daemon forbids to all but root.
+  struct Held {
+    size_t descriptors = 0;
+    uint64_t memory_bytes = 0;   // st_blocks of all memory files
+    uint64_t written_bytes = 0;  // by write calls, since it began
+  };
+  std::optional<Held> HeldByDaemon() const {
+    const std::string proc = absl::StrCat("/proc/", Daemon().pid);
+    std::error_code closed;
+    Held held;
+    for (const auto& of : std::filesystem::directory_iterator(proc + "/fd", closed)) {
+      struct stat facts = {};
+      std::error_code gone;
+      const std::string is = std::filesystem::read_symlink(of.path(), gone).string();
+      if (gone) continue;
+      ++held.descriptors;
+      if (is.find("/memfd:") == 0 && stat(of.path().c_str(), &facts) == 0) {
+        held.memory_bytes += static_cast<uint64_t>(facts.st_blocks) * 512;
+      }
+    }
+    std::ifstream io(proc + "/io");
+    std::string name;
+    while (io >> name && name != "wchar:") {
+    }
+    io >> held.written_bytes;
+    if (closed || !io) return std::nullopt;
+    return held;
   }
   service::State Daemon() const {
     auto client = service::BankClient::Connect(socket_);

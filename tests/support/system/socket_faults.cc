@@ -1,5 +1,6 @@
 #include "npubank/tests/support/system/socket_faults.h"
 
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -62,6 +63,36 @@ extern "C" ssize_t recvmsg(int socket, msghdr* message, int flags) {
 extern "C" int connect(int socket, const sockaddr* address, socklen_t size) {
   if (npubank::MustFail(npubank::SocketFault::kConnect)) return -1;
   return static_cast<int>(syscall(SYS_connect, socket, address, size));
+}
+
+extern "C" int socket(int domain, int type, int protocol) noexcept {
+  if (npubank::MustFail(npubank::SocketFault::kSocket)) return -1;
+  return static_cast<int>(syscall(SYS_socket, domain, type, protocol));
+}
+
+extern "C" int accept4(int socket, sockaddr* address, socklen_t* size, int flags) {
+  if (npubank::MustFail(npubank::SocketFault::kAccept)) return -1;
+  return static_cast<int>(syscall(SYS_accept4, socket, address, size, flags));
+}
+
+extern "C" int getsockopt(int socket, int level, int name, void* value, socklen_t* size) noexcept {
+  if (npubank::MustFail(npubank::SocketFault::kGetOption)) return -1;
+  return static_cast<int>(syscall(SYS_getsockopt, socket, level, name, value, size));
+}
+
+extern "C" int setsockopt(int socket, int level, int name, const void* value,
+                          socklen_t size) noexcept {
+  if (npubank::MustFail(npubank::SocketFault::kSetOption)) return -1;
+  return static_cast<int>(syscall(SYS_setsockopt, socket, level, name, value, size));
+}
+
+extern "C" int ioctl(int file, unsigned long request, ...) noexcept {
+  va_list arguments;
+  va_start(arguments, request);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  if (request == TIOCOUTQ && npubank::MustFail(npubank::SocketFault::kAsk)) return -1;
+  return static_cast<int>(syscall(SYS_ioctl, file, request, argument));
 }
 
 extern "C" int fcntl(int file, int command, ...) {

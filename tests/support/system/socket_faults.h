@@ -16,7 +16,20 @@ namespace npubank {
 
 class SocketFault {
  public:
-  enum Call { kSend, kReceive, kConnect, kMemoryFile, kControl, kMap, kCalls };
+  enum Call {
+    kSend,
+    kReceive,
+    kSocket,
+    kConnect,
+    kAccept,
+    kGetOption,
+    kSetOption,
+    kAsk,  // how much is unread (ioctl)
+    kMemoryFile,
+    kControl,
+    kMap,
+    kCalls
+  };
   SocketFault(Call call, uint64_t nth, int error, bool forever = false);
   ~SocketFault();
   SocketFault(const SocketFault&) = delete;
