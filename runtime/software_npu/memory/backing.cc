@@ -55,6 +55,11 @@ std::optional<Mapping> Mapping::Shared(int fd, uint64_t offset, uint64_t bytes, 
   return Adopt(mmap(nullptr, bytes, protection, MAP_SHARED, fd, static_cast<off_t>(offset)), bytes);
 }
 
+// An old size of 0 asks for a second mapping of the same shared pages (mremap(2)).
+std::optional<Mapping> Mapping::Again(void* data, uint64_t bytes) {
+  return Adopt(mremap(data, 0, bytes, MREMAP_MAYMOVE), bytes);
+}
+
 std::optional<Mapping> Mapping::Reserve(uint64_t bytes) {
   return Adopt(mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0),
                bytes);
@@ -76,7 +81,6 @@ bool Mapping::ClearInside(uint64_t offset, uint64_t bytes) {
 }
 
 bool Mapping::MapAgainInside(uint64_t offset, void* data, uint64_t bytes) {
-  // An old size of 0 asks for a second mapping of the same shared pages (mremap(2)).
   return mremap(data, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, data_ + offset) != MAP_FAILED;
 }
 

@@ -23,6 +23,8 @@ class Mapping {
  public:
   static std::optional<Mapping> Anonymous(uint64_t bytes);
   static std::optional<Mapping> Shared(int fd, uint64_t offset, uint64_t bytes, int protection);
+  // The shared pages at `data` once more, at other addresses.
+  static std::optional<Mapping> Again(void* data, uint64_t bytes);
   // Addresses only; touching them faults.
   static std::optional<Mapping> Reserve(uint64_t bytes);
 

@@ -89,6 +89,7 @@ class ImportedMemory : public Allocation {
 
 // The same pages once more, at addresses of the driver's; nullopt where the system refuses.
 std::optional<Mapping> MapAgain(const Pages& pages, const std::vector<Region>& regions) {
+  if (regions.size() == 1) return Mapping::Again(pages.data(), pages.bytes);
   std::optional<Mapping> view = Mapping::Reserve(pages.bytes);
   if (!view.has_value()) return std::nullopt;
   for (const Region& region : regions) {
