@@ -33,7 +33,7 @@ std::vector<Message> OneOfEach() {
           Failed{absl::NotFoundError("not there")},
           OpenSources{{"a", "b"}},
           SourcesOpened{{{1, 2, {3, 4}, {5, 6}}}},
-          Load{"owner", {{"recipes", {1, 2}, {3, 4}, {"a", "b"}}}},
+          Load{"owner", {{"recipes", {1, 2}, {3, 4}, {"a", "b"}}}, /*if_there=*/true},
           Progress{1, 2, "tensor"},
           Loaded{{{{1, 2}, {3, 4}, 0, 5}}, {{6, 7}}},
           More{8},
@@ -56,6 +56,7 @@ TEST(MessagesTest, EachKindIsReadAsItWasWritten) {
     EXPECT_EQ(read->index(), message.index());
     EXPECT_EQ(Encode(*read), bytes) << NameOf(message);
   }
+  EXPECT_TRUE(std::get<Load>(*Decode(Encode(Load{.owner = "", .lists = {}, .if_there = true}))).if_there);
   const auto failed = Decode(Encode(Failed{absl::NotFoundError("not there")}));
   EXPECT_EQ(std::get<Failed>(*failed).status, absl::NotFoundError("not there"));
 }
