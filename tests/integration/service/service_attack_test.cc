@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -29,6 +30,8 @@
 #include "npubank/bank/service/client/bank_client.h"
 #include "npubank/bank/service/wire/channel.h"
 #include "npubank/bank/service/wire/messages.h"
+#include "npubank/lazy_tensor/lazy_tensor.h"
+#include "npubank/lazy_tensor/recipe/recipe_codec.h"
 #include "npubank/tests/support/importing_memory.h"
 #include "npubank/tests/support/program.h"
 #include "npubank/tests/support/repetitions.h"
@@ -158,7 +161,7 @@ class ServiceAttackTest : public ::testing::Test {
 TEST_F(ServiceAttackTest, FloodsOfConnectionsThatSayNothing) {
   {
     std::vector<Channel> silent;
-    for (int i = 0; i < 200; ++i) silent.push_back(Connect());
+    for (int i = 0; i < 80; ++i) silent.push_back(Connect());
     const auto state = good_->GetState();
     EXPECT_TRUE(state.ok()) << state.status();
   }
@@ -254,6 +257,51 @@ TEST_F(ServiceAttackTest, AClientThatAsksAndNeverReads) {
     if (!other.ok() || !(*other)->GetState().ok()) _exit(1);
   });
   ExpectUnharmed("one that read nothing");
+}
+
+// Of nothing, so that there is nothing to prove: 64 MiB, cut and turned round eighty times.
+TEST_F(ServiceAttackTest, ARecipeThatCostsForEverKeepsNobodyWaitingAndEndsWithItsClient) {
+  constexpr int64_t kSide = 4096;
+  const TensorType type =
+      TensorType::Create(ElementType::kF32, Shape::Create({kSide, kSide}).value()).value();
+  LazyTensor tensor = LazyTensor::Splat(type, 0x3f800000).value();
+  for (int i = 0; i < 80; ++i) {
+    const LazyTensor halves[] = {tensor.Slice({0, 1}, {kSide, kSide - 1}).value(),
+                                 tensor.Slice({0, 0}, {kSide, 1}).value()};
+    tensor = LazyTensor::Concat(halves, 1).value().Permute({1, 0}).value();
+  }
+  Load load{.owner = "for ever", .lists = {}};
+  load.lists.push_back({.recipes = EncodeRecipes({tensor.recipe()}).value(),
+                        .sources = {},
+                        .roots = {0},
+                        .names = {"for ever"}});
+  {
+    Channel channel = Greeted();
+    ASSERT_TRUE(channel.Send(Encode(load)).ok());
+    EXPECT_TRUE(Eventually([&] {
+      const State state = good_->GetState().value();
+      return std::any_of(state.clients.begin(), state.clients.end(),
+                         [](const ClientState& client) { return !client.loading.empty(); });
+    })) << "it is being made";
+    const TestWeights others(2, /*variant=*/1);
+    const auto client = BankClient::Connect(path_).value();
+    const auto bank = Bank::Create(std::make_shared<ImportingMemory>(), {.upstream = client});
+    const Owner owner = bank->AddOwner("in between", {.index = others.Index()});
+    for (const LazyTensor& of : others.Submodel())
+      ASSERT_TRUE(bank->Register(owner, of, "of").ok());
+    EXPECT_TRUE(bank->Load(owner).ok());
+    EXPECT_EQ(bank->Totals().service_hits, others.size()) << "who comes meanwhile is served";
+    const State state = good_->GetState().value();
+    EXPECT_TRUE(std::any_of(state.clients.begin(), state.clients.end(), [](const ClientState& of) {
+      return !of.loading.empty();
+    })) << "and that goes on";
+  }
+  EXPECT_TRUE(Eventually([&] { return good_->GetState().value().clients.size() == 1; }));
+  ASSERT_TRUE(good_->SetBudget(1 << 20).ok()) << "what nobody owns leaves";
+  const auto state = good_->GetState();
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_LT(state->memory_bytes, uint64_t{4} << 20) << "of the 64 MiB nothing is left";
+  EXPECT_THAT(state->audit, ::testing::IsEmpty());
 }
 
 TEST_F(ServiceAttackTest, AClientThatStopsBreathingIsNobodysBusiness) {
