@@ -259,6 +259,44 @@ TEST_F(ServiceAttackTest, AClientThatAsksAndNeverReads) {
   ExpectUnharmed("one that read nothing");
 }
 
+TEST_F(ServiceAttackTest, FloodsOfRegistrationsAreRefusedByNameAndLeaveNothing) {
+  constexpr uint64_t kBudget = 8 << 20;
+  constexpr uint32_t kTensors = 1000;  // a page each
+  ASSERT_TRUE(good_->SetBudget(kBudget).ok());
+  std::string refusal;
+  {
+    Channel channel = Greeted();
+    for (uint32_t flood = 0; flood < 10 && refusal.empty(); ++flood) {
+      Load load{.owner = "flood", .lists = {}};
+      Load::List& list = load.lists.emplace_back();
+      std::vector<RecipePtr> recipes;
+      for (uint32_t i = 0; i < kTensors; ++i) {
+        const TensorType type =
+            TensorType::Create(ElementType::kF32, Shape::Create({1}).value()).value();
+        recipes.push_back(LazyTensor::Splat(type, flood * kTensors + i).value().recipe());
+        list.roots.push_back(i);
+        list.names.push_back(absl::StrCat("drop ", i));
+      }
+      list.recipes = EncodeRecipes(recipes).value();
+      ASSERT_TRUE(channel.Send(Encode(load)).ok());
+      for (bool answered = false; !answered;) {
+        const auto packet = channel.Receive();
+        ASSERT_TRUE(packet.ok()) << packet.status();
+        const auto answer = Decode(packet->bytes);
+        ASSERT_TRUE(answer.ok()) << answer.status();
+        answered = !std::holds_alternative<Progress>(*answer);
+        if (const auto* failed = std::get_if<Failed>(&*answer))
+          refusal = std::string(failed->status.message());
+      }
+    }
+    EXPECT_LE(good_->GetState().value().memory_bytes, kBudget);
+  }
+  EXPECT_THAT(refusal, HasSubstr("budget of"));
+  EXPECT_TRUE(Eventually([&] { return good_->SetBudget(before_.budget_used).ok(); }))
+      << "what nobody owns leaves";
+  ExpectUnharmed("ten thousand registrations");
+}
+
 // Of nothing, so that there is nothing to prove: 64 MiB, cut and turned round eighty times.
 TEST_F(ServiceAttackTest, ARecipeThatCostsForEverKeepsNobodyWaitingAndEndsWithItsClient) {
   constexpr int64_t kSide = 4096;
