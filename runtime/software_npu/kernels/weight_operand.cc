@@ -187,7 +187,9 @@ void WordDecoder::Load(int64_t group, int64_t slot) {
 }
 
 bool WordDecoder::UseGroupOf(int64_t row) {
-  const int64_t group = listed_ ? ListedGroup(w_, row) : row / group_rows_;
+  // Listed groups were checked; those of an imported page may have changed since.
+  const int64_t group = listed_ ? std::clamp<int64_t>(ListedGroup(w_, row), 0, w_.groups - 1)
+                                : row / group_rows_;
   if (group == group_) return false;
   group_ = group;
   if (listed_) {
