@@ -74,9 +74,10 @@ absl::Status Run(const std::string& manifest) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: foreign_function MANIFEST\n");
-    return 1;
+  const bool asks = argc == 2 && std::string(argv[1]) == "--help";
+  if (argc != 2 || asks) {
+    std::fprintf(asks ? stdout : stderr, "usage: foreign_function MANIFEST\n");
+    return asks ? 0 : 1;
   }
   const absl::Status status = Run(argv[1]);
   if (!status.ok()) std::fprintf(stderr, "error: %s\n", std::string(status.message()).c_str());
