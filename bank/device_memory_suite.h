@@ -148,7 +148,7 @@ TEST_P(DeviceMemorySuite, HintsAreMetOrRefusedAndNeverIgnored) {
         continue;
       }
       EXPECT_EQ(reinterpret_cast<uintptr_t>((*memory)->address()) % alignment, 0u);
-      Tensor& tensor = tensors.emplace_back(*std::move(memory));
+      Tensor& tensor = tensors.emplace_back(Tensor{*std::move(memory)});
       ASSERT_TRUE(Write(tensor, tensors.size()).ok());
     }
   }
