@@ -123,11 +123,24 @@ class ServiceProgramsTest : public ::testing::Test {
   // daemon forbids to all but root.
   struct Held {
     size_t descriptors = 0;
+    size_t sockets = 0;          // the one it listens at, and one for each connection
+    size_t processes = 0;        // a pidfd for each connection
     uint64_t memory_bytes = 0;   // st_blocks of all memory files
     uint64_t written_bytes = 0;  // by write calls, since it began
   };
+  // When nobody is connected but who asks here: what a connection has is closed some time after its client
+  // has gone. Nothing where the system does not show it.
   std::optional<Held> HeldByDaemon() const {
-    const std::string proc = absl::StrCat("/proc/", Daemon().pid);
+    const auto client = service::BankClient::Connect(socket_).value();
+    const std::string proc = absl::StrCat("/proc/", client->GetState().value().pid);
+    std::optional<Held> held;
+    EXPECT_TRUE(Eventually([&] {
+      held = ReadHeld(proc);
+      return !held.has_value() || (held->sockets == 2 && held->processes == 1);
+    })) << "somebody else is connected";
+    return held;
+  }
+  static std::optional<Held> ReadHeld(const std::string& proc) {
     std::error_code closed;
     Held held;
     for (const auto& of : std::filesystem::directory_iterator(proc + "/fd", closed)) {
@@ -136,6 +149,8 @@ class ServiceProgramsTest : public ::testing::Test {
       const std::string is = std::filesystem::read_symlink(of.path(), gone).string();
       if (gone) continue;
       ++held.descriptors;
+      held.sockets += is.find("socket:") == 0 ? 1 : 0;
+      held.processes += is.find("[pidfd]") != std::string::npos ? 1 : 0;
       if (is.find("/memfd:") == 0 && stat(of.path().c_str(), &facts) == 0) {
         held.memory_bytes += static_cast<uint64_t>(facts.st_blocks) * 512;
       }
