@@ -308,13 +308,21 @@ void KeptSegments::AdoptAll(const KeptIndex& index, std::map<std::string, FileDe
                             SharedMemory& memory, Bank& bank) {
   std::vector<std::vector<const KeptIndex::Tensor*>> tensors(index.segments.size());
   for (const KeptIndex::Tensor& tensor : index.tensors) tensors[tensor.segment].push_back(&tensor);
+  // A tensor that left the bank while its segment was leased still, and was made again, lies in two.
+  std::set<Digest> taken;
   for (size_t i = 0; i < index.segments.size(); ++i) {
     const std::string name = SegmentName(index.segments[i].number);
     auto file = files.extract(name);
-    if (file.empty()) continue;  // it was taken out, or never got there
+    std::vector<const KeptIndex::Tensor*>& in_it = tensors[i];
+    std::erase_if(in_it, [&](const auto* of) { return taken.contains(of->tensor.digest); });
+    if (file.empty() || in_it.empty()) continue;  // it was taken out, or never got there, or is not needed
     const absl::Status status =
-        Adopt(index.segments[i], tensors[i], std::move(file.mapped()), memory, bank);
-    if (!status.ok()) Note(absl::StrCat("'", name, "': ", status.message()));
+        Adopt(index.segments[i], in_it, std::move(file.mapped()), memory, bank);
+    if (!status.ok()) {
+      Note(absl::StrCat("'", name, "': ", status.message()));
+      continue;
+    }
+    for (const KeptIndex::Tensor* of : in_it) taken.insert(of->tensor.digest);
   }
 }
 
