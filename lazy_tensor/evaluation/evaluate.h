@@ -30,7 +30,8 @@ class Workers;  // lazy_tensor/base/parallel.h
 struct EvaluateOptions {
   Workers* workers = nullptr;        // not owned; null: inline on the calling thread
   uint64_t scratch_bytes = 4 << 20;  // per worker; at least 1 MiB
-  bool release_source_pages = true;  // give the pages that were read in place back at the end
+  // Give the pages that were read in place back with the tensor's last byte, or with an error.
+  bool release_source_pages = true;
   // A number made F16 that F16 cannot hold is an error; otherwise F16's largest takes its place.
   bool f16_must_hold = false;
   std::function<bool()> cancelled = nullptr;  // asked between tiles, from worker threads; null: never

@@ -22,6 +22,7 @@ class FakeSource : public Source {
   // Reads count from 1.
   void FailFrom(int read) { fail_from_ = read; }
   int reads() const { return reads_; }
+  int releases() const { return releases_; }
 
   bool persistent() const override { return true; }
   absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const override {
@@ -33,12 +34,13 @@ class FakeSource : public Source {
   absl::StatusOr<absl::Span<const std::byte>> View(uint64_t, uint64_t) const override {
     return absl::FailedPreconditionError("fake: not mapped");
   }
-  void Release(uint64_t, uint64_t) const override {}
+  void Release(uint64_t, uint64_t) const override { ++releases_; }
 
  private:
   const std::vector<std::byte> bytes_;
   std::atomic<int> fail_from_{0};
   mutable std::atomic<int> reads_{0};
+  mutable std::atomic<int> releases_{0};
 };
 
 }  // namespace npubank::testing

@@ -216,6 +216,23 @@ TEST(Evaluate, AReadThatFailsFailsTheEvaluationAndARetrySucceeds) {
   }
 }
 
+// A transposed tensor reads a little of every page of its file for each range.
+TEST(Evaluate, PagesOfAFileAreGivenBackWithTheLastRangeOrAnErrorAndNotBefore) {
+  const auto source = std::make_shared<FakeSource>(Counting(2 << 20), Digest{7, 7});
+  const RecipePtr stored =
+      *Recipe::Constant(source, 0, Type(ElementType::kBF16, {1024, 1024}), "proj");
+  const RecipePtr turned = *Recipe::Permute(stored, {1, 0});
+  Bytes out(1 << 19);
+  for (uint64_t offset = 0; offset < 2 << 20; offset += out.size()) {
+    EXPECT_EQ(source->releases(), 0);
+    ASSERT_EQ(EvaluateRange(*turned, offset, absl::MakeSpan(out), {}), absl::OkStatus());
+  }
+  EXPECT_EQ(source->releases(), 1);
+  source->FailFrom(source->reads() + 1);
+  EXPECT_FALSE(EvaluateRange(*turned, 0, absl::MakeSpan(out), {}).ok());
+  EXPECT_EQ(source->releases(), 2);
+}
+
 TEST(Evaluate, PermutesInARowGiveTheBytesOfOneAfterTheOther) {
   const TemporaryFile file(Counting(24));
   const RecipePtr cube = *Recipe::Constant(*Source::OpenFile(file.path()), 0,
