@@ -7,31 +7,17 @@
 #include <cstddef>
 #include <utility>
 
-#include "npubank/lazy_tensor/base/align.h"
+#include "npubank/bank/service/aligned_mapping.h"
 #include "npubank/lazy_tensor/base/status_macros.h"
 #include "npubank/lazy_tensor/base/thread.h"
-
-#ifndef MADV_COLLAPSE  // since Linux 6.1
-#define MADV_COLLAPSE 25
-#endif
 
 namespace npubank::service {
 namespace {
 
-// At an address that is a multiple of its size, as the system wants it: room for two is reserved,
-// and the segment mapped over the half that will do.
 bool Join(const Segment& segment, uint64_t offset) {
-  constexpr uint64_t kRoom = 2 * HugePages::kBytes;
-  void* const room = mmap(nullptr, kRoom, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (room == MAP_FAILED) return false;
-  std::byte* const begin = static_cast<std::byte*>(room);
-  const auto number = reinterpret_cast<uintptr_t>(room);
-  std::byte* const place = begin + (AlignUp<uint64_t>(number, HugePages::kBytes) - number);
-  const bool joined = mmap(place, HugePages::kBytes, PROT_READ, MAP_SHARED | MAP_FIXED,
-                           segment.descriptor(), static_cast<off_t>(offset)) != MAP_FAILED &&
-                      madvise(place, HugePages::kBytes, MADV_COLLAPSE) == 0;
-  munmap(room, kRoom);
-  return joined;
+  const absl::StatusOr<AlignedMapping> stretch = AlignedMapping::Map(
+      segment.descriptor(), offset, HugePages::kBytes, PROT_READ, segment.name());
+  return stretch.ok() && stretch->Join();
 }
 
 void YieldToAllOthers() {

@@ -1,4 +1,4 @@
-// HugePages: makes huge pages of sealed segments, in the background.
+// HugePages: makes huge pages of sealed segments that were not written as such, in the background.
 //
 //   NPUBANK_ASSIGN_OR_RETURN(auto huge_pages, HugePages::Start());
 //   huge_pages->Add(segment);            // and goes on
@@ -24,6 +24,7 @@
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "npubank/bank/service/aligned_mapping.h"
 #include "npubank/bank/service/segment.h"
 #include "npubank/lazy_tensor/base/mutex.h"
 
@@ -31,7 +32,7 @@ namespace npubank::service {
 
 class HugePages {
  public:
-  static constexpr uint64_t kBytes = 2 << 20;
+  static constexpr uint64_t kBytes = AlignedMapping::kHugePage;
 
   struct Counts {
     uint64_t joined_bytes = 0;   // that lie in huge pages now, or did until they were freed

@@ -105,6 +105,28 @@ absl::Status Segment::Write(uint64_t offset, absl::Span<const std::byte> bytes) 
   return absl::OkStatus();
 }
 
+absl::StatusOr<AlignedMapping> Segment::MapToWrite(uint64_t bytes, bool huge_pages) {
+  const auto size = static_cast<off_t>(bytes);
+  if (ftruncate(file_.get(), size) != 0) return SegmentError(errno, "cannot set the length of", name_);
+  NPUBANK_ASSIGN_OR_RETURN(
+      AlignedMapping mapping,
+      AlignedMapping::Map(file_.get(), 0, bytes, PROT_READ | PROT_WRITE, name_));
+  if (huge_pages) {
+    // The system joins no stretch that is quite empty.
+    constexpr uint64_t kStretch = AlignedMapping::kHugePage;
+    const std::byte zero[1] = {};
+    for (uint64_t at = 0; at + kStretch <= bytes; at += kStretch) {
+      NPUBANK_RETURN_IF_ERROR(Write(at, zero));
+    }
+    (void)mapping.Join();
+  }
+  // A page for which there is no memory would be a signal when it is touched, and is an error here.
+  while (fallocate(file_.get(), 0, 0, size) != 0) {
+    if (errno != EINTR) return SegmentError(errno, "no shared memory for", name_);
+  }
+  return mapping;
+}
+
 absl::Status Segment::GiveBack(uint64_t offset, uint64_t bytes) {
   if (fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                 static_cast<off_t>(bytes)) == 0) {

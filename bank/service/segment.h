@@ -6,14 +6,15 @@
 //   NPUBANK_ASSIGN_OR_RETURN(FileDescriptor theirs, segment->OpenForReading());  // for one process
 //
 // A memfd: memory that belongs to whoever has its descriptor, and goes back to the system with the
-// last one. It is written with pwrite, so that no writable mapping of it is ever made, and then
-// sealed against growing, shrinking, writing and further seals. From then on this process too holds
+// last one. Small parts are written with Write; all of a large tensor through MapToWrite, in huge
+// pages, which costs a third of it. Then it is sealed against growing, shrinking, writing and further
+// seals, which the system refuses while anybody could still write. From then on this process too holds
 // a read-only descriptor of it and none that may write, and reads with pread only: a receiver can
 // move offsets, take locks and change the mode of what it was given, and disturbs nobody with it.
 //
 // Ownership: shared; the descriptor's number stays the same from Create to the end. Threads: Read
 // and MemoryBytes from any at any time; Write and GiveBack from any, before Seal and on ranges that
-// do not overlap; Seal once, when they have returned.
+// do not overlap; Seal once, when they have returned and what was mapped to be written is gone.
 // Errors: ResourceExhausted when the system has no memory, or no descriptor, to give; Unavailable
 // with its words otherwise. Cost: Seal 2-3 ms per GiB, OpenForReading 8 us.
 #ifndef NPUBANK_BANK_SERVICE_SEGMENT_H_
@@ -29,6 +30,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "npubank/bank/service/aligned_mapping.h"
 #include "npubank/lazy_tensor/base/files/file_descriptor.h"
 #include "npubank/lazy_tensor/base/mutex.h"
 
@@ -48,6 +50,9 @@ class Segment {
                                                         absl::string_view name);
 
   absl::Status Write(uint64_t offset, absl::Span<const std::byte> bytes);
+  // All its memory at once, `bytes` of it, in huge pages if it should and the system has them: every page is
+  // there, so that none is missing when it is touched.
+  absl::StatusOr<AlignedMapping> MapToWrite(uint64_t bytes, bool huge_pages);
   // Returns the memory of whole pages that were written, and are not wanted any more.
   absl::Status GiveBack(uint64_t offset, uint64_t bytes);
   // Makes it `bytes` long and unchangeable. After an error it can be tried again.

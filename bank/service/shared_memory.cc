@@ -107,14 +107,7 @@ class SharedMemory::Allocation final : public DeviceAllocation {
       return absl::FailedPreconditionError(
           absl::StrCat("'", name_, "' is in shared memory and is not changed any more"));
     }
-    const uint64_t piece = bytes_ < kOwnSegmentBytes ? bytes_ : kPieceBytes;
-    const std::unique_ptr<std::byte[]> buffer(new (std::nothrow) std::byte[piece]);
-    if (buffer == nullptr) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("no memory to write '", name_, "' from: ", piece, " bytes"));
-    }
-    const absl::Span<std::byte> staging(buffer.get(), piece);
-    return bytes_ < kOwnSegmentBytes ? WriteSmall(produce, staging) : WriteLarge(produce, staging);
+    return bytes_ < kOwnSegmentBytes ? WriteSmall(produce) : WriteLarge(produce);
   }
 
   absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const {
@@ -132,22 +125,27 @@ class SharedMemory::Allocation final : public DeviceAllocation {
   uint64_t reserved() const { return AlignUp(bytes_, Segment::kPage); }
 
   // All of it is there before it takes a place: who seals the segment does not wait for `produce`.
-  absl::Status WriteSmall(ProduceBytes produce, absl::Span<std::byte> staging) {
+  absl::Status WriteSmall(ProduceBytes produce) {
+    const std::unique_ptr<std::byte[]> buffer(new (std::nothrow) std::byte[bytes_]);
+    if (buffer == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no memory to write '", name_, "' from: ", bytes_, " bytes"));
+    }
+    const absl::Span<std::byte> staging(buffer.get(), bytes_);
     NPUBANK_RETURN_IF_ERROR(produce(0, staging));
     NPUBANK_ASSIGN_OR_RETURN(Place place, state_->Take(bytes_, name_));
     return Keep(std::move(place),
                 [&](const Place& taken) { return taken.batch->Write(taken.offset, staging); });
   }
 
-  absl::Status WriteLarge(ProduceBytes produce, absl::Span<std::byte> staging) {
+  // Straight into its segment, which is its own.
+  absl::Status WriteLarge(ProduceBytes produce) {
     NPUBANK_ASSIGN_OR_RETURN(Place place, state_->Take(bytes_, name_));
-    const absl::Status written = Keep(std::move(place), [&](const Place& taken) {
-      for (uint64_t done = 0; done < bytes_; done += staging.size()) {
-        const auto piece = staging.first(std::min<uint64_t>(staging.size(), bytes_ - done));
-        NPUBANK_RETURN_IF_ERROR(produce(done, piece));
-        NPUBANK_RETURN_IF_ERROR(taken.batch->Write(taken.offset + done, piece));
-      }
-      return absl::OkStatus();
+    const absl::Status written = Keep(std::move(place), [&](const Place& taken) -> absl::Status {
+      NPUBANK_ASSIGN_OR_RETURN(
+          const AlignedMapping mapping,
+          taken.batch->segment()->MapToWrite(reserved(), state_->huge_pages != nullptr));
+      return produce(0, mapping.bytes().first(bytes_));
     });
     NPUBANK_RETURN_IF_ERROR(written);
     const absl::Status sealed = state_->Seal(*place_->batch);

@@ -21,7 +21,7 @@
 //
 // Ownership: allocations may outlive it. Threads: any. Errors: ResourceExhausted beyond the
 // capacity, or when the system has no memory or no descriptor to give; what `produce` returns.
-// Cost: at most kPieceBytes beside each tensor that is being written (all of a small one).
+// Cost: beside a tensor that is being written nothing; a small one's bytes a second time.
 #ifndef NPUBANK_BANK_SERVICE_SHARED_MEMORY_H_
 #define NPUBANK_BANK_SERVICE_SHARED_MEMORY_H_
 
@@ -45,8 +45,6 @@ class SharedMemory final : public DeviceMemory {
  public:
   static constexpr uint64_t kOwnSegmentBytes = 2 << 20;
   static constexpr uint64_t kBatchBytes = 8 << 20;
-  static constexpr uint64_t kPieceBytes = 1 << 20;
-
   static constexpr uint64_t kUncheckedBytes = 4 << 20;
 
   struct Options {

@@ -103,7 +103,8 @@ TEST_F(SharedMemorySystemTest, WhateverCallFailsTheErrorIsNamedAndNothingIsLeft)
       {SystemCall::kControl, ENOMEM, exhausted},
       {SystemCall::kControl, EBUSY, absl::StatusCode::kUnavailable},
       {SystemCall::kDuplicate, EBUSY, absl::StatusCode::kUnavailable},
-      {SystemCall::kPunch, ENOMEM, exhausted},
+      {SystemCall::kSpace, ENOMEM, exhausted},
+      {SystemCall::kSpace, ENOSPC, exhausted},
       {SystemCall::kStat, EIO, absl::StatusCode::kUnavailable}};
   for (const auto& [call, error, code] : faults) {
     for (const bool forever : {false, true}) {
@@ -147,6 +148,16 @@ TEST_F(SharedMemorySystemTest, WhateverWriteFailsTheErrorIsNamedAndNothingIsLeft
     }
     EXPECT_GT(nth, 1u);
   }
+}
+
+TEST_F(SharedMemorySystemTest, MemoryIsAskedForAgainWhenASignalCameBetween) {
+  int signals = 0;
+  const SystemCalls calls([&](SystemCall made, const char*) {
+    return made == SystemCall::kSpace && ++signals < 4 ? EINTR : 0;
+  });
+  const absl::StatusOr<Memory> made = Make(3 << 20);
+  ASSERT_TRUE(made.ok()) << made.status();
+  EXPECT_EQ(signals, 4);
 }
 
 TEST_F(SharedMemorySystemTest, ShortWritesAreGoneOnWith) {

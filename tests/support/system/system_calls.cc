@@ -66,7 +66,7 @@ extern "C" int ftruncate(int file, off_t bytes) noexcept {
   return Make(SYS_ftruncate, file, bytes);
 }
 extern "C" int fallocate(int file, int mode, off_t offset, off_t bytes) {
-  if (Refused(SystemCall::kPunch, nullptr)) return -1;
+  if (Refused(SystemCall::kSpace, nullptr)) return -1;
   return Make(SYS_fallocate, file, mode, offset, bytes);
 }
 extern "C" int fcntl(int file, int command, ...) {

@@ -25,7 +25,7 @@ enum class SystemCall {
   kLock,
   kMemory,     // memfd_create
   kLength,     // ftruncate
-  kPunch,      // fallocate
+  kSpace,      // fallocate
   kControl,    // fcntl
   kDuplicate,  // dup3
 };

@@ -13,13 +13,16 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "npubank/tests/support/temporary_folder.h"
 
 namespace npubank::service {
@@ -68,6 +71,53 @@ TEST(Segment, HoldsWhatWasWrittenAndKeepsItsDescriptor) {
   EXPECT_EQ(segment->Read(kBytes - 1, absl::MakeSpan(first)).code(), absl::StatusCode::kOutOfRange);
   EXPECT_FALSE(segment->Write(0, first).ok());
   EXPECT_FALSE(segment->GiveBack(0, Segment::kPage).ok());
+}
+
+TEST(Segment, WhatIsMappedToBeWrittenIsThereAsAWholeAndIsNotSealedBeforeTheMappingIsGone) {
+  constexpr uint64_t kSize = 2 * AlignedMapping::kHugePage + Segment::kPage;
+  for (const bool huge_pages : {false, true}) {
+    auto segment = Segment::Create("wq").value();
+    {
+      const AlignedMapping mapping = segment->MapToWrite(kSize, huge_pages).value();
+      ASSERT_EQ(mapping.bytes().size(), kSize);
+      EXPECT_EQ(segment->MemoryBytes().value(), kSize) << "no page is missing when it is touched";
+      const std::vector<std::byte> content = Bytes(kSize, 5);
+      std::memcpy(mapping.bytes().data(), content.data(), kSize);
+      EXPECT_FALSE(segment->Seal(kSize).ok());
+    }
+    ASSERT_TRUE(segment->Seal(kSize).ok());
+    EXPECT_EQ(segment->MemoryBytes().value(), kSize);
+    EXPECT_EQ(Contents(*segment), Bytes(kSize, 5));
+  }
+}
+
+// The bytes of huge pages that are mapped as such at `address`, as the system tells it.
+uint64_t MappedInHugePages(const void* address) {
+  std::ifstream maps("/proc/self/smaps");
+  const std::string begin = absl::StrCat(absl::Hex(reinterpret_cast<uintptr_t>(address)), "-");
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (words[0].back() != ':') inside = absl::StartsWith(line, begin);
+    if (inside && words[0] == "ShmemPmdMapped:") return std::stoull(words[1]) << 10;
+  }
+  return 0;
+}
+
+TEST(Segment, IsWrittenInHugePagesWhereItShouldAndInSmallOnesElse) {
+  constexpr uint64_t kSize = 3 * AlignedMapping::kHugePage + Segment::kPage;
+  for (const bool huge_pages : {false, true}) {
+    auto segment = Segment::Create("wq").value();
+    { const AlignedMapping filled = segment->MapToWrite(kSize, huge_pages).value(); }
+    ASSERT_TRUE(segment->Seal(kSize).ok());
+    const AlignedMapping mapping =
+        AlignedMapping::Map(segment->descriptor(), 0, kSize, PROT_READ, "wq").value();
+    EXPECT_EQ(std::vector<std::byte>(mapping.bytes().begin(), mapping.bytes().end()),
+              std::vector<std::byte>(kSize));
+    const uint64_t huge = MappedInHugePages(mapping.bytes().data());
+    if (huge_pages && huge == 0) GTEST_SKIP() << "this system joins no pages of shared memory";
+    EXPECT_EQ(huge, huge_pages ? kSize - Segment::kPage : 0);
+  }
 }
 
 // What one attempt does to a descriptor that was handed out, and to the memory behind it.
