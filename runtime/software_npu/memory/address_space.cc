@@ -17,6 +17,8 @@
 #include <optional>
 #include <utility>
 
+#include "npubank/lazy_tensor/base/mutex.h"
+
 namespace npubank::software_npu {
 namespace {
 
@@ -118,14 +120,34 @@ bool AskKernel(int list, uint64_t address, Answer* answer) {
   return true;
 }
 
+// This process's list, opened once: what is open names the memory of the process that opened it, so a
+// child opens its own.
+class OpenList {
+ public:
+  static int Get() {
+    static OpenList& list = *new OpenList();
+    MutexLock lock(list.mutex_);
+    if (list.process_ != getpid()) {
+      list.file_.emplace(open(kList, O_RDONLY | O_CLOEXEC));
+      list.process_ = getpid();
+    }
+    return list.file_->get();
+  }
+
+ private:
+  Mutex mutex_;
+  pid_t process_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<Descriptor> file_ ABSL_GUARDED_BY(mutex_);
+};
+
 // nullopt where the kernel cannot be asked.
 std::optional<std::vector<Region>> RegionsFromKernel(uint64_t begin, uint64_t end) {
-  const Descriptor list(open(kList, O_RDONLY | O_CLOEXEC));
-  if (list.get() < 0) return std::nullopt;
+  const int list = OpenList::Get();
+  if (list < 0) return std::nullopt;
   std::vector<Region> regions;
   for (uint64_t next = begin; next < end;) {
     Answer answer;
-    if (!AskKernel(list.get(), next, &answer)) {
+    if (!AskKernel(list, next, &answer)) {
       if (errno != ENOENT) return std::nullopt;
       break;
     }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -123,6 +124,20 @@ TEST_F(AddressSpaceTest, RegionsAreCutToWhatWasAskedForNotToPages) {
     EXPECT_EQ(regions[0].end, begin_ + 20);
   }
   EXPECT_TRUE(RegionsOf(begin_, begin_).empty());
+}
+
+// What is open of the system's is the parent's: a child must not ask there.
+TEST_F(AddressSpaceTest, AChildIsToldOfItsOwnMapsAndNotOfItsParents) {
+  EXPECT_EQ(RegionsOf(begin_, begin_ + kPage).size(), 1u);
+  const pid_t child = fork();
+  if (child == 0) {
+    munmap(reinterpret_cast<void*>(begin_), kPage);
+    _exit(RegionsOf(begin_, begin_ + kPage).empty() ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(RegionsOf(begin_, begin_ + kPage).size(), 1u);
 }
 
 }  // namespace
