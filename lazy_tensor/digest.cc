@@ -2,6 +2,8 @@
 
 #include <xxhash.h>
 
+#include <array>
+
 #include "absl/strings/str_cat.h"
 
 namespace npubank {
@@ -11,9 +13,9 @@ namespace {
 enum class Field : char { kKind = 'k', kInteger = 'i', kText = 't', kList = 'l', kDigest = 'd' };
 
 void AppendNumber(uint64_t value, std::string& bytes) {
-  for (int shift = 0; shift < 64; shift += 8) {
-    bytes.push_back(static_cast<char>((value >> shift) & 0xff));
-  }
+  std::array<char, 8> low_first;
+  for (size_t i = 0; i < low_first.size(); ++i) low_first[i] = static_cast<char>(value >> (8 * i));
+  bytes.append(low_first.data(), low_first.size());
 }
 
 void AppendText(Field field, absl::string_view text, std::string& bytes) {

@@ -345,6 +345,11 @@ absl::StatusOr<EncodedRecipes::SourceFacts> EncodedRecipes::source(size_t i) con
                      .identity = {source.identity_high(), source.identity_low()}};
 }
 
+bool EncodedRecipes::is_constant(size_t i) const {
+  return static_cast<RecipeOperation>(ListIn(words_).nodes()->Get(i)->operation()) ==
+         RecipeOperation::kConstant;
+}
+
 absl::StatusOr<EncodedRecipes::Node> EncodedRecipes::node(size_t i) const {
   const fbs::Node& from = *ListIn(words_).nodes()->Get(i);
   const NodeReader reader(from);

@@ -70,6 +70,7 @@ class EncodedRecipes {
   absl::StatusOr<SourceFacts> source(size_t i) const;
   // InvalidArgument, or Unimplemented for an operation that this reader does not know (its number).
   absl::StatusOr<Node> node(size_t i) const;
+  bool is_constant(size_t i) const;  // without reading it whole
 
  private:
   EncodedRecipes() = default;

@@ -41,10 +41,9 @@ class IndexMaker {
           absl::StrCat("tensor ", root, " of ", recipes.root_count(), " is wanted"));
     }
     for (size_t i = 0; i < recipes.node_count(); ++i) {
+      if (!recipes.is_constant(i)) continue;
       NPUBANK_ASSIGN_OR_RETURN(const EncodedRecipes::Node node, recipes.node(i));
-      if (std::holds_alternative<ConstantOp>(node.op)) {
-        NPUBANK_RETURN_IF_ERROR(AddConstant(list, node));
-      }
+      NPUBANK_RETURN_IF_ERROR(AddConstant(list, node));
     }
     return absl::OkStatus();
   }

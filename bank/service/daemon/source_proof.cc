@@ -67,6 +67,21 @@ absl::StatusOr<std::string> MountOfTheRoot() {
                       in_user_space ? "fuse" : "root");
 }
 
+// A list of mounts that names the descriptor's, where there is one: this process's own nearly always does.
+absl::StatusOr<std::string> MountsFor(absl::string_view fdinfo, uint32_t client) {
+  NPUBANK_ASSIGN_OR_RETURN(std::string mountinfo, ReadProc("/proc/self/mountinfo"));
+  const auto mount = Field(fdinfo, "mnt_id:");
+  if (!mount.has_value() || TypeOfMount(mountinfo, *mount).has_value()) return mountinfo;
+  NPUBANK_ASSIGN_OR_RETURN(const std::string root, MountOfTheRoot());
+  absl::StrAppend(&mountinfo, "\n", root);
+  if (client != 0) {
+    // Where it cannot be read, what is on none of our mounts is refused.
+    const auto theirs = ReadProc(absl::StrCat("/proc/", client, "/mountinfo"));
+    if (theirs.ok()) absl::StrAppend(&mountinfo, "\n", *theirs);
+  }
+  return mountinfo;
+}
+
 absl::Status ProvesNothing(absl::string_view why) {
   return absl::PermissionDeniedError(
       absl::StrCat("its descriptor does not prove that it may be read: ", why));
@@ -103,14 +118,7 @@ absl::StatusOr<std::shared_ptr<BroughtFile>> BroughtFile::Take(FileDescriptor fi
                                                                std::string name, uint32_t client) {
   NPUBANK_ASSIGN_OR_RETURN(const std::string fdinfo,
                            ReadProc(absl::StrCat("/proc/self/fdinfo/", file.get())));
-  NPUBANK_ASSIGN_OR_RETURN(std::string mountinfo, ReadProc("/proc/self/mountinfo"));
-  NPUBANK_ASSIGN_OR_RETURN(const std::string root, MountOfTheRoot());
-  absl::StrAppend(&mountinfo, "\n", root);
-  if (client != 0) {
-    // Where it cannot be read, what is on none of our mounts is refused.
-    const auto theirs = ReadProc(absl::StrCat("/proc/", client, "/mountinfo"));
-    if (theirs.ok()) absl::StrAppend(&mountinfo, "\n", *theirs);
-  }
+  NPUBANK_ASSIGN_OR_RETURN(const std::string mountinfo, MountsFor(fdinfo, client));
   NPUBANK_RETURN_IF_ERROR(Annotate(JudgeDescriptor(fdinfo, mountinfo), name));
   NPUBANK_ASSIGN_OR_RETURN(const FileIdentity identity,
                            FileIdentity::Of(file, name, SampleFile::kAlways));

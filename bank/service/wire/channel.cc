@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -209,8 +210,9 @@ absl::Status Channel::AwaitRead() const {
 
 absl::StatusOr<Channel::Packet> Channel::Receive() {
   Packet packet;
-  packet.bytes.resize(kPacketBytes);
-  iovec part = {packet.bytes.data(), packet.bytes.size()};
+  if (room_ == nullptr) room_.reset(new (std::nothrow) char[kPacketBytes]);
+  if (room_ == nullptr) return absl::ResourceExhaustedError("no memory for a message");
+  iovec part = {room_.get(), kPacketBytes};
   alignas(cmsghdr) char control[CMSG_SPACE(kKernelDescriptors * sizeof(int))];
   msghdr header = {};
   header.msg_iov = &part;
@@ -230,7 +232,7 @@ absl::StatusOr<Channel::Packet> Channel::Receive() {
   if ((header.msg_flags & MSG_CTRUNC) != 0) {
     return Broken("lost descriptors: this process may be at its limit of open files");
   }
-  packet.bytes.resize(static_cast<size_t>(got));
+  packet.bytes.assign(room_.get(), static_cast<size_t>(got));
   if (!IsAnnouncement(packet.bytes)) return packet;
   if (packet.descriptors.empty()) return Broken("announced a memfd that did not come");
   uint64_t bytes = 0;

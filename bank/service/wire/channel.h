@@ -26,6 +26,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -80,6 +81,7 @@ class Channel {
 
   FileDescriptor socket_;
   std::chrono::milliseconds patience_{0};
+  std::unique_ptr<char[]> room_;  // for the message that comes next: made once, of kPacketBytes
 };
 
 }  // namespace npubank::service

@@ -41,7 +41,7 @@ struct sigaction LostPages::Watch::before = {};
 
 LostPages::Watch* LostPages::Watch::Take() {
   for (Watch* watch = first.load(); watch != nullptr; watch = watch->next) {
-    if (!watch->taken.exchange(true)) return watch;
+    if (!watch->taken.load() && !watch->taken.exchange(true)) return watch;
   }
   auto* const watch = new Watch;
   watch->next = first.load();
