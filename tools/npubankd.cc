@@ -55,6 +55,8 @@ ABSL_FLAG(int64_t, idle_exit, 0, "seconds without a client after which it ends; 
 ABSL_FLAG(uint64_t, set_budget, 0,
           "bytes that weights of the daemon that runs may take from now on; then it ends, and that "
           "one goes on");
+ABSL_FLAG(bool, huge_pages, true,
+          "ask the system for pages of 2 MiB; off where it takes long to find them");
 ABSL_FLAG(int, workers, -1, "threads that evaluate weights; 0: inline; -1: one per core");
 
 namespace npubank {
@@ -69,7 +71,7 @@ ProgramHelp Help() {
               {"Where it is", {{"socket", "PATH"}}},
               {"What it keeps", {{"budget", "BYTES"}, {"cache", "FILE"}, {"idle_age", "SECONDS"}}},
               {"One that runs already", {{"set_budget", "BYTES"}}},
-              {"How it runs", {{"workers", "N"}, {"idle_exit", "SECONDS"}}}}};
+              {"How it runs", {{"workers", "N"}, {"idle_exit", "SECONDS"}, {"huge_pages", "BOOL"}}}}};
 }
 
 absl::StatusOr<std::string> SocketPath() {
@@ -160,7 +162,7 @@ absl::StatusOr<Weights> MakeWeights() {
   }
   const service::MemoryLimit limit = service::MemoryLimit::Find();
   made.budget = limit.Within(Budget());
-  service::SharedMemory::Options memory{.capacity = Budget(), .huge_pages = true};
+  service::SharedMemory::Options memory{.capacity = Budget(), .huge_pages = absl::GetFlag(FLAGS_huge_pages)};
   memory.room = [limit] { return limit.Within(service::MemoryLimit::kNone); };
   if (made.kept != nullptr) {
     memory.gone = [kept = made.kept](const service::Segment& segment) { kept->Forget(segment); };
