@@ -175,6 +175,19 @@ TEST_F(KeptSegmentsTest, WhicheverCallOfTheManagerFailsNobodyLosesALoadAndItIsTr
   }
 }
 
+TEST_F(KeptSegmentsTest, OneIndexIsKeptHoweverMuchIsAddedToIt) {
+  for (int variant = 0; variant < 4; ++variant) LoadAndCheck(TestWeights(1, variant));
+  EXPECT_EQ(manager_.files.size(), memory_->Segments().size() + 1);
+  EXPECT_EQ(Index().segments.size(), memory_->Segments().size());
+}
+
+TEST_F(KeptSegmentsTest, ASegmentWhoseIndexIsRefusedIsNotLeftThere) {
+  manager_.failing_call = 2;  // after the segment
+  LoadAndCheck(TestWeights(1));
+  EXPECT_THAT(kept_->problems(), SizeIs(1));
+  EXPECT_THAT(manager_.files, IsEmpty());
+}
+
 TEST_F(KeptSegmentsTest, AManagerThatDoesNotAnswerIsNotToldAnythingMore) {
   manager_.failure = absl::DeadlineExceededError("it sleeps");
   manager_.failing_call = 1;
@@ -215,6 +228,7 @@ TEST_F(KeptSegmentsTest, WhatIsNotAsTheIndexSaysIsNotTaken) {
     PutIndex(index.Encode());
     const std::vector<NamedDescriptor> before = manager_.HandOver();
     Restart();
+    EXPECT_EQ(kept_->adopted(), 0u);
     LoadAndCheck(weights);
     manager_.files.clear();
     for (const NamedDescriptor& of : before) {
@@ -269,6 +283,22 @@ TEST_F(KeptSegmentsTest, OtherDescriptorsThanItsOwnAreGivenBackUnused) {
     EXPECT_EQ(daemon_->Totals().evaluations, 0u);
     EXPECT_EQ(manager_.files.size(), memory_->Segments().size() + 1);
   }
+}
+
+// Whoever left it open could change it later.
+TEST_F(KeptSegmentsTest, TheSameBytesInMemoryThatCanBeChangedAreNotTaken) {
+  const TestWeights weights(2);
+  LoadAndCheck(weights);
+  std::vector<char> bytes(1 << 20);
+  const ssize_t size = pread(manager_.files.at("s1").get(), bytes.data(), bytes.size(), 0);
+  ASSERT_GT(size, 0);
+  FileDescriptor open(memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(pwrite(open.get(), bytes.data(), static_cast<size_t>(size), 0), size);
+  manager_.files["s1"] = std::move(open);
+  Restart();
+  EXPECT_EQ(kept_->adopted(), 0u);
+  EXPECT_THAT(kept_->problems(), ElementsAre(HasSubstr("not sealed")));
+  LoadAndCheck(weights);
 }
 
 TEST_F(KeptSegmentsTest, WhatAnotherVersionKeptIsNotUsed) {
