@@ -46,6 +46,10 @@ void HugePages::Add(std::shared_ptr<const Segment> segment) {
   const bool has_holes = segment->MemoryBytes().value_or(0) < segment->sealed_bytes();
   if (segment->sealed_bytes() < kBytes || has_holes) return;
   MutexLock lock(mutex_);
+  if (segment->in_huge_pages()) {
+    counts_.joined_bytes += segment->sealed_bytes() / kBytes * kBytes;
+    return;
+  }
   work_.push_back({.segment = segment, .id = segment->id()});
   changed_.NotifyAll();
 }

@@ -118,7 +118,7 @@ absl::StatusOr<AlignedMapping> Segment::MapToWrite(uint64_t bytes, bool huge_pag
     for (uint64_t at = 0; at + kStretch <= bytes; at += kStretch) {
       NPUBANK_RETURN_IF_ERROR(Write(at, zero));
     }
-    (void)mapping.Join();
+    in_huge_pages_ = mapping.Join();
   }
   // A page for which there is no memory would be a signal when it is touched, and is an error here.
   while (fallocate(file_.get(), 0, 0, size) != 0) {

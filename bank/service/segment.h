@@ -75,6 +75,8 @@ class Segment {
   int descriptor() const { return file_.get(); }
   bool sealed() const { return sealed_bytes_ > 0; }
   uint64_t sealed_bytes() const { return sealed_bytes_; }  // its length; 0 before it is sealed
+  // Whether it was written in huge pages, as far as it fills any.
+  bool in_huge_pages() const { return in_huge_pages_; }
 
  private:
   Segment(FileDescriptor file, absl::string_view name);
@@ -83,6 +85,7 @@ class Segment {
   const uint64_t id_;
   FileDescriptor file_;
   std::atomic<uint64_t> sealed_bytes_ = 0;
+  std::atomic<bool> in_huge_pages_ = false;
   mutable Mutex mutex_;
   mutable FileDescriptor spare_ ABSL_GUARDED_BY(mutex_);  // counted
 };

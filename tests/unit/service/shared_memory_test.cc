@@ -164,13 +164,16 @@ TEST_F(SharedMemoryTest, PagesOfLargeSegmentsAreJoinedAndNoByteOrCountChanges) {
   for (int i = 0; i < 6; ++i) small.push_back(Make(1 << 20, i));
   small.erase(small.begin() + 2);  // a hole, which stays one
   Share(small[0]);
+  std::vector<Memory> whole;  // the next segment, which is not written in huge pages and has no hole
+  for (int i = 0; i < 3; ++i) whole.push_back(Make(1 << 20, 10 + i));
+  Share(whole[0]);
   const uint64_t before = SystemCounts();
   memory_->FinishHugePages();
   const HugePages::Counts counts = memory_->huge_pages();
-  EXPECT_EQ(counts.joined_bytes + counts.refused_bytes, 3 * HugePages::kBytes)
-      << "whole huge pages of the large one";
+  EXPECT_EQ(counts.joined_bytes + counts.refused_bytes, 4 * HugePages::kBytes)
+      << "three of the large one, one of the small ones without a hole";
   EXPECT_EQ(SystemCounts(), before);
-  EXPECT_TRUE(Holds(large, 7) && Holds(small[0], 0));
+  EXPECT_TRUE(Holds(large, 7) && Holds(small[0], 0) && Holds(whole[2], 12));
   if (counts.joined_bytes == 0) GTEST_SKIP() << "this system joins no pages of shared memory";
 }
 
