@@ -162,7 +162,8 @@ absl::StatusOr<Weights> MakeWeights() {
   }
   const service::MemoryLimit limit = service::MemoryLimit::Find();
   made.budget = limit.Within(Budget());
-  service::SharedMemory::Options memory{.capacity = Budget(), .huge_pages = absl::GetFlag(FLAGS_huge_pages)};
+  service::SharedMemory::Options memory{.capacity = Budget(),
+                                        .huge_pages = absl::GetFlag(FLAGS_huge_pages)};
   memory.room = [limit] { return limit.Within(service::MemoryLimit::kNone); };
   if (made.kept != nullptr) {
     memory.gone = [kept = made.kept](const service::Segment& segment) { kept->Forget(segment); };

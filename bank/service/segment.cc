@@ -107,7 +107,8 @@ absl::Status Segment::Write(uint64_t offset, absl::Span<const std::byte> bytes) 
 
 absl::StatusOr<AlignedMapping> Segment::MapToWrite(uint64_t bytes, bool huge_pages) {
   const auto size = static_cast<off_t>(bytes);
-  if (ftruncate(file_.get(), size) != 0) return SegmentError(errno, "cannot set the length of", name_);
+  if (ftruncate(file_.get(), size) != 0)
+    return SegmentError(errno, "cannot set the length of", name_);
   NPUBANK_ASSIGN_OR_RETURN(
       AlignedMapping mapping,
       AlignedMapping::Map(file_.get(), 0, bytes, PROT_READ | PROT_WRITE, name_));

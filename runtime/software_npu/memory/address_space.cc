@@ -127,7 +127,7 @@ class OpenList {
   static int Get() {
     static OpenList& list = *new OpenList();
     MutexLock lock(list.mutex_);
-    if (list.process_ != getpid()) {
+    if (list.process_ != getpid() || list.file_->get() < 0) {
       list.file_.emplace(open(kList, O_RDONLY | O_CLOEXEC));
       list.process_ = getpid();
     }

@@ -115,7 +115,8 @@ TEST(Segment, IsWrittenInHugePagesWhereItShouldAndInSmallOnesElse) {
     EXPECT_EQ(std::vector<std::byte>(mapping.bytes().begin(), mapping.bytes().end()),
               std::vector<std::byte>(kSize));
     const uint64_t huge = MappedInHugePages(mapping.bytes().data());
-    if (huge_pages && huge == 0 && !mapping.Join()) GTEST_SKIP() << "this system joins no pages of shared memory";
+    if (huge_pages && huge == 0 && !mapping.Join())
+      GTEST_SKIP() << "this system joins no pages of shared memory";
     EXPECT_EQ(huge, huge_pages ? kSize - Segment::kPage : 0);
   }
 }

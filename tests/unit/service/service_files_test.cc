@@ -70,7 +70,8 @@ class ServiceFilesTest : public ServiceTest {
     };
     const absl::Status status = process.bank->Load(owner).status();
     EXPECT_TRUE(happened);
-    EXPECT_EQ(daemon_->Totals().evaluations, others.size()) << "what the daemon made of it is nobody's";
+    EXPECT_EQ(daemon_->Totals().evaluations, others.size())
+        << "what the daemon made of it is nobody's";
     ExpectBytes(theirs, others);
     ExpectBytes(TestProcess(NewClient()).Load(others), others);
     return status;
