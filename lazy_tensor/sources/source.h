@@ -78,6 +78,8 @@ class Source {
   virtual absl::Span<const std::byte> InPlace() const { return {}; }
   // Whether its bytes are those of a file that may be mapped, by View or through the descriptor.
   virtual bool mappable() const { return false; }
+  // Whether its bytes are in memory and stay there, so that there is nothing to bring in.
+  virtual bool in_memory() const { return false; }
   // The open file, for who maps it or compares it; not the caller's to close, nor to be used when
   // the Source is gone. -1: none.
   virtual int descriptor() const { return -1; }

@@ -247,8 +247,9 @@ void Imports::Retry() {
   table_->refused.clear();
 }
 
-void Imports::WillNeed(absl::Span<const std::byte> bytes) {
-  if (read_ahead_) read_ahead_->Add(bytes);
+void Imports::WillNeed(const Region& region, uint64_t offset, uint64_t bytes) {
+  if (read_ahead_ == nullptr || region.source().in_memory()) return;
+  read_ahead_->Add({region.AddressOf(offset), bytes});
 }
 
 }  // namespace npubank

@@ -20,7 +20,7 @@
 // first refusal.
 //
 // Read-ahead: a thread of its own asks the system for the pages that tensors lie in, in the order
-// of WillNeed, so that the first inference does not wait for the disk. What is queued is dropped
+// of WillNeed, so that the first inference does not wait for the disk; not for what is in memory anyway. What is queued is dropped
 // with the region's last user. Threads: any; two that want a new region at once share one import,
 // and no lock is held over it. Errors: FailedPrecondition when this source's pages cannot be the
 // device's (a buffer, a file that is not mapped, one that the system will not map or pin): copy it
@@ -84,8 +84,8 @@ class Imports {
                                                         uint64_t offset, uint64_t bytes);
   // Files that were refused may be asked for again.
   void Retry();
-  // The device will read these bytes of an acquired region soon.
-  void WillNeed(absl::Span<const std::byte> bytes);
+  // The device will read these bytes of an acquired region's file soon.
+  void WillNeed(const Region& region, uint64_t offset, uint64_t bytes);
 
  private:
   struct Table;

@@ -304,7 +304,7 @@ absl::StatusOr<std::unique_ptr<DeviceAllocation>> NpuMemory::Import(std::shared_
                      "': the device needs a multiple of ", core_->alignment));
   auto region = core_->imports->Acquire(std::move(source), offset, bytes);
   if (!region.ok()) return Annotate(region.status(), absl::StrCat("'", name, "'"));
-  core_->imports->WillNeed({(*region)->AddressOf(offset), bytes});
+  core_->imports->WillNeed(**region, offset, bytes);
   return std::make_unique<ImportedAllocation>(core_, *std::move(region), offset, bytes);
 }
 

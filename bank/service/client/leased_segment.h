@@ -53,6 +53,7 @@ class LeasedSegment final : public Source {
   // Its identity is a number of this process; what it is asked for is whether a device may have its pages.
   bool persistent() const override { return true; }
   bool mappable() const override { return true; }
+  bool in_memory() const override { return true; }
   int descriptor() const override { return file_.get(); }
   absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const override;
   // FailedPrecondition: it is imported, or read.

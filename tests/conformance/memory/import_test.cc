@@ -208,9 +208,9 @@ TEST_P(ImportConformance, WhatIsGivenBackIsNotReadAhead) {
   auto at_work = imports.Acquire(sources_[0], 0, kPage);
   auto waiting = imports.Acquire(sources_[1], 0, 2 * kPage);
   ASSERT_TRUE(at_work.ok() && waiting.ok()) << at_work.status() << waiting.status();
-  imports.WillNeed({(*at_work)->AddressOf(0), kPage});
+  imports.WillNeed(**at_work, 0, kPage);
   gate.AwaitArrival();
-  imports.WillNeed({(*waiting)->AddressOf(kPage), kPage});
+  imports.WillNeed(**waiting, kPage, kPage);
   EXPECT_EQ(read_ahead->waiting_bytes(), kPage);
   waiting->reset();
   EXPECT_EQ(read_ahead->waiting_bytes(), 0u) << "these addresses are somebody else's now";

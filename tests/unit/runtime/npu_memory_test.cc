@@ -11,6 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "npubank/runtime/memory/accounting.h"
+#include "npubank/runtime/memory/imports.h"
+#include "npubank/runtime/memory/read_ahead.h"
 #include "npubank/runtime/memory/upload.h"
 #include "npubank/tests/support/npu_fixture.h"
 #include "npubank/tests/support/npu_switches.h"
@@ -136,6 +138,45 @@ TEST_F(NpuMemoryTest, WhatIsKeptForReuseGoesWithTrimAndWithTheLastTensor) {
     (last_is_imported ? *imported : *own).reset();
     EXPECT_EQ((*memory)->Usage().held_bytes, 0u);
     EXPECT_EQ(Driver().live_bytes, 0u);
+  }
+}
+
+// A file that is said to be in memory, as what a daemon leases is.
+class SourceInMemory final : public Source {
+ public:
+  SourceInMemory(std::shared_ptr<Source> file, const Digest& identity, bool there)
+      : Source("in memory", identity, file->size()), file_(std::move(file)), there_(there) {}
+  bool persistent() const override { return true; }
+  bool mappable() const override { return true; }
+  bool in_memory() const override { return there_; }
+  int descriptor() const override { return file_->descriptor(); }
+  absl::Status Read(uint64_t offset, absl::Span<std::byte> out) const override {
+    return file_->Read(offset, out);
+  }
+  absl::StatusOr<absl::Span<const std::byte>> View(uint64_t offset,
+                                                   uint64_t length) const override {
+    return file_->View(offset, length);
+  }
+  void Release(uint64_t, uint64_t) const override {}
+
+ private:
+  const std::shared_ptr<Source> file_;
+  const bool there_;
+};
+
+TEST_F(NpuMemoryTest, WhatIsInMemoryAlreadyIsNotReadAhead) {
+  const NpuSwitches importing({{"NPUBANK_NPU_IMPORT", absl::StrCat(1)}});
+  const testing::TemporaryFile file(std::vector<std::byte>(8192));
+  for (const bool there : {false, true}) {
+    const auto read_ahead = std::make_shared<ReadAhead>();
+    Imports imports(place_.device, std::make_shared<Accounting>(), read_ahead, {});
+    const auto region = imports.Acquire(
+        std::make_shared<SourceInMemory>(Source::OpenFile(file.path()).value(), Digest{1, there}, there),
+        0, 8192);
+    ASSERT_TRUE(region.ok()) << region.status();
+    imports.WillNeed(**region, 0, 8192);
+    read_ahead->Finish();
+    EXPECT_EQ(read_ahead->bytes(), there ? 0 : 8192);
   }
 }
 
