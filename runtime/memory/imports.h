@@ -19,12 +19,12 @@
 // addresses, does. It is not asked again for that file until Retry, and `notice` is told of the
 // first refusal.
 //
-// Read-ahead: a thread of its own asks the system for the pages that tensors lie in, in the order
-// of WillNeed, so that the first inference does not wait for the disk; not for what is in memory anyway. What is queued is dropped
-// with the region's last user. Threads: any; two that want a new region at once share one import,
-// and no lock is held over it. Errors: FailedPrecondition when this source's pages cannot be the
-// device's (a buffer, a file that is not mapped, one that the system will not map or pin): copy it
-// instead; Unimplemented when no file's can; DataLoss when the file has changed.
+// Read-ahead: a thread of its own asks the system for the pages that tensors lie in, in the order of
+// WillNeed, so that the first inference does not wait for the disk; what is in memory is not asked
+// for. What is queued is dropped with the region's last user. Threads: any; two that want a new region
+// at once share one import, and no lock is held over it. Errors: FailedPrecondition when this source's
+// pages cannot be the device's (a buffer, a file that is not mapped, one that the system will not map
+// or pin): copy it instead; Unimplemented when no file's can; DataLoss when the file has changed.
 #ifndef NPUBANK_RUNTIME_MEMORY_IMPORTS_H_
 #define NPUBANK_RUNTIME_MEMORY_IMPORTS_H_
 
